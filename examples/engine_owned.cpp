@@ -1,0 +1,87 @@
+// The engine keeps its own K and V, computes its own attention, and asks buzz which rows to keep.
+#include <buzz.h>
+
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+namespace {
+
+constexpr int query_heads = 4, kv_heads = 2, head_dim = 16, tokens = 1000;
+
+/// An engine's K and V: [kv_heads, capacity, head_dim] each, of which `rows` of every head are in use.
+struct Engine {
+  explicit Engine(int most_rows)
+      : k(kv_heads, std::vector<float>(static_cast<std::size_t>(most_rows * head_dim))), v(k), capacity(most_rows) {}
+
+  void append(std::mt19937& random) {
+    std::normal_distribution<float> normal;
+    for (int h = 0; h < kv_heads; ++h)
+      for (int d = 0; d < head_dim; ++d) {
+        k[static_cast<std::size_t>(h)][static_cast<std::size_t>(rows * head_dim + d)] = normal(random);
+        v[static_cast<std::size_t>(h)][static_cast<std::size_t>(rows * head_dim + d)] = normal(random);
+      }
+    ++rows;
+  }
+
+  /// Softmax attention of one random query a head; returns its probabilities, [query_heads, 1, rows].
+  std::vector<float> attend(std::mt19937& random) const {
+    std::normal_distribution<float> normal;
+    std::vector<float> p(static_cast<std::size_t>(query_heads * rows));
+    for (int q = 0; q < query_heads; ++q) {
+      float query[head_dim], sum = 0;
+      for (float& x : query) x = normal(random) / std::sqrt(float{head_dim});
+      const float* keys = k[static_cast<std::size_t>(q / (query_heads / kv_heads))].data();
+      for (int r = 0; r < rows; ++r) {
+        float logit = 0;
+        for (int d = 0; d < head_dim; ++d) logit += query[d] * keys[r * head_dim + d];
+        sum += p[static_cast<std::size_t>(q * rows + r)] = std::exp(logit);
+      }
+      for (int r = 0; r < rows; ++r) p[static_cast<std::size_t>(q * rows + r)] /= sum;
+    }
+    return p;
+  }
+
+  std::vector<std::vector<float>> k, v;
+  int capacity, rows = 0;
+};
+
+}  // namespace
+
+int main() {
+  buzz::Options options;
+  options.sink = 4;
+  options.window = 32;
+  options.threshold = 64;
+  buzz::Beehive policy(options, kv_heads);
+  Engine engine(policy.capacity());
+  std::mt19937 random(7);
+  int evictions = 0, peak = 0;
+
+  for (int t = 0; t < tokens; ++t) {
+    engine.append(random);
+    policy.append(1);
+    const std::vector<float> p = engine.attend(random);
+    policy.observe(buzz::view(p, query_heads, 1, engine.rows));
+    peak = engine.rows > peak ? engine.rows : peak;
+    if (!policy.due()) continue;
+    const buzz::Keep& keep = policy.select();
+    for (int h = 0; h < kv_heads; ++h) {
+      auto& k = engine.k[static_cast<std::size_t>(h)];
+      auto& v = engine.v[static_cast<std::size_t>(h)];
+      buzz::compact(keep, h, buzz::view(k, 1, engine.capacity, head_dim));
+      buzz::compact(keep, h, buzz::view(v, 1, engine.capacity, head_dim));
+    }
+    engine.rows = keep.size();
+    ++evictions;
+  }
+
+  std::printf("%d tokens, %d evictions, %d rows at most of %d allowed\n", policy.next_position(), evictions, peak,
+              policy.capacity());
+  for (int h = 0; h < kv_heads; ++h) {
+    std::printf("head %d holds the sink and", h);
+    for (int r = options.sink; r < options.sink + 6; ++r) std::printf(" %d", static_cast<int>(policy.positions(h)[r]));
+    std::printf(" ...\n");
+  }
+}

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+
+#include "buzz/regions.h"
+
+namespace buzz {
+
+/// Does a row of worth `a` beat an earlier row of worth `b`? Equal worth never does, so that ties go to the lowest
+/// row; NaN loses against every number.
+BUZZ_HOST_DEVICE constexpr bool beats(float a, float b) { return a > b || (a == a && b != b); }
+
+/// The heavy hitter of a chunk: the index in [0, count) of the highest of worth[0..count), count >= 1. O(count).
+BUZZ_HOST_DEVICE constexpr int heaviest(const float* worth, int count) {
+  int best = 0;
+  for (int i = 1; i < count; ++i)
+    if (beats(worth[i], worth[best])) best = i;
+  return best;
+}
+
+/// Would row i be among the `keep` heaviest of worth[0..count)? Its rank is the number of rows that come before it:
+/// those it does not beat among the earlier, those that beat it among the later. O(count).
+BUZZ_HOST_DEVICE constexpr bool among_heaviest(const float* worth, int count, int keep, int i) {
+  int rank = 0;
+  for (int j = 0; j < i; ++j) rank += !beats(worth[i], worth[j]);
+  for (int j = i + 1; j < count; ++j) rank += beats(worth[j], worth[i]);
+  return rank < keep;
+}
+
+/// Writes the `keep` heaviest indices of one chunk worth[0..count), ascending, each plus `offset`; returns how many.
+/// O(count) for keep = 1, else O(count^2), made for chunks of tens of rows.
+BUZZ_HOST_DEVICE constexpr int pick(const float* worth, int count, int keep, int offset, std::int32_t* out) {
+  if (keep == 1) {
+    out[0] = offset + heaviest(worth, count);
+    return 1;
+  }
+  int written = 0;
+  for (int i = 0; i < count && written < keep; ++i)
+    if (among_heaviest(worth, count, keep, i)) out[written++] = offset + i;
+  return written;
+}
+
+/// Cuts worth[0..count) into chunks of keep * stride rows and writes the `keep` heaviest of each, ascending; the last,
+/// short chunk of r rows leaves its ceil(r / stride) heaviest. Returns ceil(count / stride), whatever the worths are.
+/// keep = 1 is the paper's sampling of fresh rows (section 3.2). O(count * keep * stride), O(count) for keep = 1.
+BUZZ_HOST_DEVICE constexpr int pick_chunks(const float* worth, int count, int stride, int keep, std::int32_t* out) {
+  const int size = stride > count / keep ? count : keep * stride;  // no overflow; one chunk if all fits in it
+  int written = 0;
+  for (int begin = 0; begin < count; begin += size) {
+    const int length = count - begin < size ? count - begin : size;
+    written += pick(worth + begin, length, chunks(length, stride), begin, out + written);
+  }
+  return written;
+}
+
+/// Writes every stride-th index of [0, count), from the first: the paper's thinning of the hive. Returns
+/// ceil(count / stride). O(count / stride).
+BUZZ_HOST_DEVICE constexpr int pick_every(int count, int stride, std::int32_t* out) {
+  int written = 0;
+  for (int i = 0; i < count; i += stride) {
+    out[written++] = i;
+    if (stride >= count - i) break;  // i + stride could overflow
+  }
+  return written;
+}
+
+}  // namespace buzz

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <type_traits>
+
+namespace buzz {
+
+/// A reference to a callable void(int); it owns nothing and never allocates.
+class Task {
+ public:
+  template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Task>::value>>
+  Task(F& f)  // NOLINT: made to be passed a lambda
+      : context_(&f), call_([](void* context, int i) { (*static_cast<F*>(context))(i); }) {}
+
+  void operator()(int i) const { call_(context_, i); }
+
+ private:
+  void* context_;
+  void (*call_)(void*, int);
+};
+
+/// Who runs the pieces of work inside one call: any callable run(int count, Task task) that calls task(i) once for
+/// each i in [0, count), on any threads, and returns when all are done. By default the caller's thread, in order.
+/// The pieces write apart from each other, so results are the same bits whatever the number of threads.
+class Executor {
+ public:
+  Executor() : context_(nullptr), run_(nullptr) {}
+  template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Executor>::value>>
+  Executor(F& run)  // NOLINT: made to be passed a pool
+      : context_(&run), run_([](void* context, int count, Task task) { (*static_cast<F*>(context))(count, task); }) {}
+
+  template <class F>
+  void operator()(int count, F&& task) const {
+    if (run_ == nullptr || count < 2) {
+      for (int i = 0; i < count; ++i) task(i);
+    } else {
+      run_(context_, count, Task(task));
+    }
+  }
+
+ private:
+  void* context_;
+  void (*run_)(void*, int, Task);
+};
+
+}  // namespace buzz

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "buzz/view.h"
+
+namespace buzz {
+
+/// Which rows an eviction keeps: for each KV head the same number of rows, ascending. Policies write it; the store, the
+/// GPU and engine adapters read it. Kept row i of a head moves to row i; since i <= row(i), moving in ascending order
+/// is safe in place.
+class Keep {
+ public:
+  Keep() = default;
+  /// Room for `heads` lists of up to `capacity` rows; the only allocation.
+  Keep(int heads, int capacity)
+      : heads_(heads),
+        capacity_(capacity),
+        rows_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
+
+  int heads() const { return heads_; }
+  /// Rows a head had before, and keeps.
+  int from() const { return from_; }
+  int size() const { return size_; }
+  /// The kept rows of a head, ascending, [size].
+  Span<const std::int32_t> rows(int head) const { return {list(head), size_}; }
+
+  /// Calls f(from, to, count) for each run of neighbouring kept rows: rows [from, from + count) move to `to`.
+  /// O(kept rows).
+  template <class F>
+  void for_each_run(int head, F&& f) const {
+    const std::int32_t* kept = list(head);
+    for (int i = 0; i < size_;) {
+      int end = i + 1;
+      while (end < size_ && kept[end] == kept[i] + (end - i)) ++end;
+      f(static_cast<int>(kept[i]), i, end - i);
+      i = end;
+    }
+  }
+
+  /// Calls f(begin, end) for each range of rows that is dropped, ascending. O(kept rows).
+  template <class F>
+  void for_each_gap(int head, F&& f) const {
+    int next = 0;
+    for_each_run(head, [&](int from, int, int count) {
+      if (from > next) f(next, from);
+      next = from + count;
+    });
+    if (from_ > next) f(next, from_);
+  }
+
+  /// For policies: starts a new choice over `from` rows that keeps `size`; list(head) is then to be filled.
+  void begin(int from, int size) {
+    from_ = from;
+    size_ = size;
+  }
+  std::int32_t* list(int head) { return rows_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
+  const std::int32_t* list(int head) const { return rows_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
+  std::size_t bytes() const { return rows_.size() * sizeof(std::int32_t); }
+
+ private:
+  int heads_ = 0, capacity_ = 0, from_ = 0, size_ = 0;
+  std::vector<std::int32_t> rows_;  // [heads, capacity]
+};
+
+/// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are.
+/// rows: [1, >= keep.from(), dim] of that head. Runs that stay where they are are not touched; neighbours move
+/// together where the rows lie side by side. Never allocates. O(moved bytes).
+template <class T>
+void compact(const Keep& keep, int head, View<T> rows) {
+  static_assert(std::is_trivially_copyable<T>::value, "rows are moved as bytes");
+  require_range("head", head, 0, keep.heads() - 1);
+  require_equal("rows.shape[0]", rows.shape(0), 1, "one head");
+  require_at_least("rows.shape[1]", rows.shape(1), keep.from());
+  if (rows.empty()) return;
+  const std::size_t row_bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
+  const bool dense = rows.stride(1) == rows.shape(2);
+  keep.for_each_run(head, [&](int from, int to, int count) {
+    if (from == to) return;
+    if (dense) {
+      std::memmove(static_cast<void*>(rows.row(0, to)), rows.row(0, from), row_bytes * static_cast<std::size_t>(count));
+      return;
+    }
+    for (int i = 0; i < count; ++i)
+      std::memcpy(static_cast<void*>(rows.row(0, to + i)), rows.row(0, from + i), row_bytes);
+  });
+}
+
+/// The same for all heads: rows [keep.heads(), >= keep.from(), dim].
+template <class T>
+void compact(const Keep& keep, View<T> rows) {
+  require_equal("rows.shape[0]", rows.shape(0), keep.heads(), "the policy's KV heads");
+  for (int h = 0; h < keep.heads(); ++h)
+    compact(keep, h, View<T>(rows.row(h, 0), 1, rows.shape(1), rows.shape(2), 0, rows.stride(1)));
+}
+
+}  // namespace buzz

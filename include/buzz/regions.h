@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+#include "buzz/config.h"
+
+namespace buzz {
+
+/// The rows of a cache, oldest first: sink | hive | fresh | window. (BUZZ, arXiv 2410.23079, section 3.)
+///
+/// sink: the first rows of the sequence. hive: what earlier evictions left of the history. fresh: rows that left
+/// the window since the last eviction. window: the newest rows, the row being decoded included.
+/// The sizes are the same for every head and never depend on scores.
+struct Regions {
+  int sink = 0, hive = 0, fresh = 0, window = 0;
+
+  /// The rows that an eviction may take: hive and fresh. They start at row `sink`.
+  BUZZ_HOST_DEVICE constexpr int middle() const { return hive + fresh; }
+  BUZZ_HOST_DEVICE constexpr int rows() const { return sink + hive + fresh + window; }
+};
+
+BUZZ_HOST_DEVICE constexpr bool operator==(const Regions& a, const Regions& b) {
+  return a.sink == b.sink && a.hive == b.hive && a.fresh == b.fresh && a.window == b.window;
+}
+BUZZ_HOST_DEVICE constexpr bool operator!=(const Regions& a, const Regions& b) { return !(a == b); }
+
+/// How many rows a policy protects by index: the first `sink` of the sequence and the newest `window`.
+/// Units: rows; both >= 0. A window of 1 holds the newest row alone.
+struct Protect {
+  int sink = 4;
+  int window = 160;
+};
+
+/// The regions of `rows` rows of which `hive` were chosen by earlier evictions: the sink fills first, the newest
+/// rows are the window, what lies between hive and window is fresh. O(1).
+BUZZ_HOST_DEVICE constexpr Regions divide(int rows, int hive, const Protect& protect) {
+  Regions r;
+  r.sink = rows < protect.sink ? rows : protect.sink;
+  r.hive = hive;
+  const int rest = rows - r.sink - hive;
+  r.window = rest < protect.window ? rest : protect.window;
+  r.fresh = rest - r.window;
+  return r;
+}
+
+/// ceil(count / size) for count >= 0, size >= 1, without overflow.
+BUZZ_HOST_DEVICE constexpr int chunks(int count, int size) { return count == 0 ? 0 : (count - 1) / size + 1; }
+
+/// The hive's stride by default: (stride + 1) / 2 as in the paper, but at least 2, since 1 would never shrink it.
+BUZZ_HOST_DEVICE constexpr int default_hive_stride(int stride) { return stride < 3 ? 2 : stride / 2 + (stride % 2); }
+
+}  // namespace buzz

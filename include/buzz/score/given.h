@@ -1,0 +1,39 @@
+#pragma once
+
+#include "buzz/score/row_scores.h"
+
+namespace buzz {
+
+/// Score: whatever the user says, one float a row. New rows have 0 until they are given one.
+class Given {
+ public:
+  struct Options {};
+  static constexpr bool needs_mass = false;
+  static constexpr bool needs_rows = false;
+
+  static void check(const Options&) {}
+  Given(const Options&, int heads, int capacity) : heads_(heads), scores_(heads, capacity) {}
+
+  void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
+
+  /// Replaces the scores of all rows: [1, kv_heads, rows]. NaN is allowed and loses against every number.
+  void give(const View<const float>& scores) {
+    for (int h = 0; h < heads_; ++h) std::copy_n(scores.row(0, h), scores.shape(2), scores_.head(h));
+  }
+
+  template <class Rows>
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows&, float* out) const {
+    std::copy_n(scores_.head(head) + begin, count, out);
+  }
+
+  void compact(const Keep& keep) { scores_.compact(keep); }
+  void forget(int) {}
+  Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
+  std::size_t bytes() const { return scores_.bytes(); }
+
+ private:
+  int heads_;
+  RowScores scores_;  // [kv_heads, capacity]
+};
+
+}  // namespace buzz

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <algorithm>
+
+#include "buzz/keep.h"
+
+namespace buzz {
+
+/// Score: every row is worth the same, so that a choice falls on the oldest. For policies that go by index alone.
+class NoScore {
+ public:
+  struct Options {};
+  static constexpr bool needs_mass = false;
+  static constexpr bool needs_rows = false;
+
+  static void check(const Options&) {}
+  NoScore(const Options&, int, int) {}
+
+  void append(int, int) {}
+  template <class Rows>
+  void worth(int, int, int count, const std::int32_t*, int, const Rows&, float* out) const {
+    std::fill_n(out, count, 0.f);
+  }
+  void compact(const Keep&) {}
+  void forget(int) {}
+  Span<const float> scores(int, int) const { return {}; }
+  std::size_t bytes() const { return 0; }
+};
+
+}  // namespace buzz

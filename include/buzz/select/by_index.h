@@ -1,0 +1,51 @@
+#pragma once
+
+#include "buzz/error.h"
+#include "buzz/regions.h"
+
+namespace buzz {
+
+/// Select: nothing between sink and window stays (StreamingLLM, arXiv 2309.17453; with sink 0 a sliding window).
+class Nothing {
+ public:
+  struct Options {
+    int threshold = 0;  // rows between sink and window that trigger an eviction when exceeded; >= 0. 0: at every call;
+                        // more makes evictions rarer and each cheaper a token
+  };
+  static constexpr Protect protect() { return {4, 160}; }
+
+  static void check(const Options& o) { require_at_least("threshold", o.threshold, 0); }
+  explicit Nothing(const Options& o) : threshold_(o.threshold) {}
+
+  bool due(const Regions& r) const { return r.middle() > threshold_; }
+  static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(o.threshold) + max_chunk; }
+  bool again(int) const { return false; }
+  int forgotten(int) const { return 0; }
+  int pass(const float*, int, int, std::int32_t*) const { return 0; }
+
+ private:
+  int threshold_;
+};
+
+/// Select: everything stays, up to `capacity` rows; past that append() refuses.
+class Everything {
+ public:
+  struct Options {
+    int capacity = 4096;  // rows; >= 1
+  };
+  static constexpr Protect protect() { return {0, 0}; }
+
+  static void check(const Options& o) { require_at_least("capacity", o.capacity, 1); }
+  explicit Everything(const Options&) {}
+
+  bool due(const Regions&) const { return false; }
+  static long long bound(const Options& o, int) { return o.capacity; }
+  bool again(int) const { return false; }
+  int forgotten(int) const { return 0; }
+  int pass(const float*, int hive, int fresh, std::int32_t* out) const {
+    for (int i = 0; i < hive + fresh; ++i) out[i] = i;
+    return hive + fresh;
+  }
+};
+
+}  // namespace buzz

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <algorithm>
+
+#include "buzz/chunk.h"
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// What becomes of the hive when it is thinned. first: every hive_stride-th row from the oldest, whatever the scores
+/// (the paper's). heaviest: the best of each hive chunk. together: hive and fresh rows are one stretch, cut into chunks
+/// of keep * stride rows.
+enum class HiveRule { first, heaviest, together };
+
+/// until_bounded: passes repeat until the hive is within the threshold, so that a long prompt is bounded at once.
+/// single: one pass an eviction, as the authors' code; the bound is then 2 * (max_chunk + 1) rows where that is more.
+enum class Passes { until_bounded, single };
+
+/// Select: the beehive (BUZZ, section 3.2). Fresh rows are cut into chunks of keep * stride and each leaves its `keep`
+/// heaviest; the hive is thinned to one row in hive_stride. So the middle keeps
+/// ceil(hive / hive_stride) + ceil(fresh / stride) rows, whatever the scores are.
+class Segments {
+ public:
+  struct Options {
+    int threshold = 400;  // rows between sink and window that trigger an eviction when exceeded; >= 1
+    int stride = 5;       // one row in `stride` of the fresh rows is kept;
+                          // >= 1, but >= 2 with HiveRule::together or Passes::single
+    int keep = 1;         // rows kept of each chunk of keep * stride; the paper's is 1; >= 1
+    int hive_stride = 0;  // >= 2; 0: (stride + 1) / 2 but at least 2; not used by HiveRule::together
+    HiveRule hive = HiveRule::first;
+    Passes passes = Passes::until_bounded;
+  };
+  static constexpr Protect protect() { return {4, 160}; }
+
+  static void check(const Options& o) {
+    require_at_least("threshold", o.threshold, 1);
+    // A stride of 1 keeps every fresh row, so that one pass alone or one over all rows would never shrink anything.
+    const bool one = o.hive != HiveRule::together && o.passes == Passes::until_bounded;
+    require_at_least("stride", o.stride, one ? 1 : 2);
+    require_at_least("keep", o.keep, 1);
+    if (o.hive == HiveRule::together)
+      require_equal("hive_stride", o.hive_stride, 0, "HiveRule::together has none");
+    else if (o.hive_stride != 0)
+      require_at_least("hive_stride", o.hive_stride, 2);
+  }
+  explicit Segments(const Options& o)
+      : o_(o), hive_stride_(o.hive_stride != 0 ? o.hive_stride : default_hive_stride(o.stride)) {}
+
+  bool due(const Regions& r) const { return r.middle() > o_.threshold; }
+  /// Most rows between sink and window, a call of max_chunk tokens included.
+  static long long bound(const Options& o, int max_chunk) {
+    const long long once = static_cast<long long>(o.threshold) + max_chunk;
+    if (o.passes == Passes::until_bounded) return once;
+    return std::max(once, 2LL * (max_chunk + 1LL));  // the fixed point of rows / 2 + 1 + max_chunk
+  }
+  bool again(int middle) const { return o_.passes == Passes::until_bounded && middle > o_.threshold; }
+  /// Rows of the hive that a pass keeps without reading their scores.
+  int forgotten(int hive) const { return o_.hive == HiveRule::first ? chunks(hive, hive_stride_) : 0; }
+
+  /// One pass over worth[0..hive + fresh): writes the kept indices, ascending, and returns how many.
+  int pass(const float* worth, int hive, int fresh, std::int32_t* out) const {
+    if (o_.hive == HiveRule::together) return pick_chunks(worth, hive + fresh, o_.stride, o_.keep, out);
+    const int kept = o_.hive == HiveRule::first ? pick_every(hive, hive_stride_, out)
+                                                : pick_chunks(worth, hive, hive_stride_, o_.keep, out);
+    const int added = pick_chunks(worth + hive, fresh, o_.stride, o_.keep, out + kept);
+    for (int i = kept; i < kept + added; ++i) out[i] += hive;
+    return kept + added;
+  }
+
+ private:
+  Options o_;
+  int hive_stride_;
+};
+
+}  // namespace buzz

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "buzz/chunk.h"
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// Select: the `heavy` heaviest of all rows between sink and window (H2O, arXiv 2306.14048, section 4).
+class TopK {
+ public:
+  struct Options {
+    int heavy = 240;    // rows left by an eviction; >= 0
+    int threshold = 0;  // rows between sink and window that trigger one when exceeded, >= heavy; 0: heavy, so that
+                        // every call evicts, as in the paper
+  };
+  static constexpr Protect protect() { return {0, 160}; }
+
+  static void check(const Options& o) {
+    require_at_least("heavy", o.heavy, 0);
+    if (o.threshold != 0) require_at_least("threshold", o.threshold, o.heavy);
+  }
+  explicit TopK(const Options& o) : heavy_(o.heavy), threshold_(limit(o)) {}
+
+  bool due(const Regions& r) const { return r.middle() > threshold_; }
+  static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(limit(o)) + max_chunk; }
+  bool again(int) const { return false; }
+  int forgotten(int) const { return 0; }
+
+  /// O(hive + fresh) on average, and O(heavy log heavy) to put the kept rows in order.
+  int pass(const float* worth, int hive, int fresh, std::int32_t* out) const {
+    const int count = hive + fresh, kept = std::min(heavy_, count);
+    std::iota(out, out + count, 0);
+    const auto before = [worth](std::int32_t a, std::int32_t b) {
+      return beats(worth[a], worth[b]) || (!beats(worth[b], worth[a]) && a < b);
+    };
+    if (kept < count) std::nth_element(out, out + kept, out + count, before);
+    std::sort(out, out + kept);
+    return kept;
+  }
+
+ private:
+  static int limit(const Options& o) { return o.threshold != 0 ? o.threshold : o.heavy; }
+  int heavy_, threshold_;
+};
+
+}  // namespace buzz

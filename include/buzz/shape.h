@@ -1,0 +1,27 @@
+#pragma once
+
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// One attention layer. Query head q attends with KV head q / (query_heads / kv_heads).
+struct Shape {
+  int query_heads = 1;
+  int kv_heads = 1;
+  int head_dim = 1;
+  int max_chunk = 1;  // most tokens in one call
+
+  int group() const { return query_heads / kv_heads; }
+};
+
+/// Errors: an extent < 1, query_heads that is not a multiple of kv_heads.
+inline void check(const Shape& shape) {
+  require_at_least("kv_heads", shape.kv_heads, 1);
+  require_at_least("query_heads", shape.query_heads, 1);
+  if (shape.query_heads % shape.kv_heads != 0)
+    fail("query_heads", shape.query_heads, "a multiple of kv_heads = " + std::to_string(shape.kv_heads));
+  require_at_least("head_dim", shape.head_dim, 1);
+  require_at_least("max_chunk", shape.max_chunk, 1);
+}
+
+}  // namespace buzz

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// `size` values side by side, owned by somebody else.
+template <class T>
+struct Span {
+  T* data = nullptr;
+  int size = 0;
+
+  T* begin() const { return data; }
+  T* end() const { return data + size; }
+  T& operator[](int i) const { return data[i]; }
+};
+
+/// A strided tensor [a, b, c] that somebody else owns, slowest dimension first; the c values of a row lie side by
+/// side. Strides are counted in elements. It never copies and never allocates; a View<T> is also a View<const T>.
+template <class T>
+class View {
+ public:
+  /// Contiguous. Errors: a negative extent, a null pointer to something.
+  View(T* data, int a, int b, int c) : View(data, a, b, c, std::ptrdiff_t(b) * c, c) {}
+
+  /// Errors: also a negative stride, and rows that overlap (stride_b < c where b > 1).
+  View(T* data, int a, int b, int c, std::ptrdiff_t stride_a, std::ptrdiff_t stride_b)
+      : data_(data), shape_{a, b, c}, stride_{stride_a, stride_b} {
+    require_at_least("view.shape[0]", a, 0);
+    require_at_least("view.shape[1]", b, 0);
+    require_at_least("view.shape[2]", c, 0);
+    require_at_least("view.stride[0]", stride_a, a > 1 && b > 0 ? c : 0);
+    require_at_least("view.stride[1]", stride_b, b > 1 ? c : 0);
+    if (data == nullptr && !empty()) fail("view.data", "null", "a pointer to shape[0] * shape[1] * shape[2] values");
+  }
+
+  template <class U, class = std::enable_if_t<std::is_same<T, const U>::value>>
+  View(const View<U>& other)  // NOLINT: reading is always allowed
+      : data_(other.data()),
+        shape_{other.shape(0), other.shape(1), other.shape(2)},
+        stride_{other.stride(0), other.stride(1)} {}
+
+  T* data() const { return data_; }
+  int shape(int axis) const { return shape_[axis]; }
+  /// Elements between neighbours along axis 0 or 1; along axis 2 it is 1.
+  std::ptrdiff_t stride(int axis) const { return stride_[axis]; }
+  bool empty() const { return shape_[0] == 0 || shape_[1] == 0 || shape_[2] == 0; }
+
+  /// The c values at [i, j]. Not checked.
+  T* row(int i, int j) const { return data_ + i * stride_[0] + j * stride_[1]; }
+
+ private:
+  T* data_;
+  int shape_[3];
+  std::ptrdiff_t stride_[2];
+};
+
+/// A view of a container's values as [a, b, c]. Errors: a count that is not a * b * c.
+template <class Container>
+auto view(Container& values, int a, int b, int c) {
+  const long long expected = 1LL * a * b * c;
+  require_equal("view.count", static_cast<long long>(values.size()), expected, "shape[0] * shape[1] * shape[2]");
+  return View<std::remove_pointer_t<decltype(values.data())>>(values.data(), a, b, c);
+}
+
+/// Refuses a view whose shape is not [a, b, c]; `name` says which one it is.
+template <class T>
+void require_shape(const char* name, const View<T>& v, int a, int b, int c) {
+  const int expected[3] = {a, b, c};
+  for (int axis = 0; axis < 3; ++axis)
+    if (v.shape(axis) != expected[axis])
+      fail(std::string(name) + ".shape[" + std::to_string(axis) + "]", v.shape(axis), std::to_string(expected[axis]));
+}
+
+}  // namespace buzz
