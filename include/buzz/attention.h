@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "buzz/executor.h"
+#include "buzz/kernels.h"
 #include "buzz/store.h"
 
 namespace buzz {
@@ -19,6 +20,14 @@ struct AttentionOptions {
   double log_base = 0;
   /// Into how many pieces a call's work is cut for the executor; each has scratch of its own.
   int threads = 1;
+};
+
+/// What turns queries and raw keys to their positions: [tokens, dims] and [rows, dims] of Rotation::angles(). A null
+/// pointer: they are as they shall be used.
+struct Turn {
+  const Rotation* rotation = nullptr;
+  const float* queries = nullptr;
+  const float* keys = nullptr;
 };
 
 /// Softmax attention of a call's queries over the cached rows, with the probability mass that each row received, in
@@ -41,22 +50,48 @@ class Attention {
     scratch_.resize(static_cast<std::size_t>(options_.threads) * piece());
   }
 
+  const AttentionOptions& options() const { return options_; }
+
   /// q, out: [tokens, query_heads, head_dim]; keys, values: [kv_heads, rows, head_dim], tokens <= rows <= capacity.
-  /// Queries are rotated by `angles`, [tokens, rotation.dims()], where dims() is not 0. mass: [1, kv_heads, rows] is
-  /// set to the probabilities' column sums over the call's queries and each group's heads; an empty view: not wanted. A
-  /// query whose probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives.
-  /// The caller has checked the shapes. O(tokens * query_heads * rows * head_dim).
+  /// mass: [parts, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last parts are
+  /// the newest tokens', the first is the sum of all earlier ones; an empty view: not wanted. A query whose
+  /// probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives. The caller has
+  /// checked the shapes. O(tokens * query_heads * rows * head_dim).
   template <class Q, class T, class O>
-  void operator()(const View<const Q>& q, const Rotation& rotation, const float* angles, const View<const T>& keys,
-                  const View<const T>& values, const View<O>& out, const View<float>& mass, Executor run = {}) {
-    const int pieces = options_.threads;
-    run(pieces, [&](int piece_index) {
-      float* scratch = scratch_.data() + static_cast<std::size_t>(piece_index) * piece();
-      for (int h = piece_index; h < shape_.kv_heads; h += pieces) {
-        float* head_mass = mass.empty() ? nullptr : mass.row(0, h);
-        if (head_mass != nullptr) std::fill_n(head_mass, keys.shape(1), 0.f);
-        for (int t = 0; t < q.shape(0); t += block_)
-          attend(q, rotation, angles, keys, values, out, head_mass, h, t, std::min(block_, q.shape(0) - t), scratch);
+  void operator()(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const T>& values,
+                  const View<O>& out, const View<float>& mass, Executor run = {}) {
+    for_each_block(q.shape(0), keys.shape(1), run, [&](Block& b) {
+      if (b.first == 0) clear(mass, b.head);
+      load_queries(q, turn, b);
+      logits(keys, turn, b, 0, b.rows, b.p);
+      for (int i = 0; i < b.m; ++i) softmax(b, i);
+      add_mass(b, mass);
+      weigh(values, b);
+      for (int i = 0; i < b.m; ++i)
+        convert_row(b.result + i * dim(), shape_.head_dim, out.row(b.token(i), b.query_head(i)));
+    });
+  }
+
+  /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
+  /// [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more than a tile of probabilities.
+  template <class Q, class T>
+  void column_sums(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const float>& lse,
+                   const View<float>& mass, Executor run = {}) {
+    for_each_block(q.shape(0), keys.shape(1), run, [&](Block& b) {
+      if (b.first == 0) clear(mass, b.head);
+      load_queries(q, turn, b);
+      for (int begin = 0; begin < b.rows; begin += tile_rows) {
+        const int end = std::min(b.rows, begin + tile_rows);
+        logits(keys, turn, b, begin, end, b.p);
+        for (int i = 0; i < b.m; ++i) {
+          const float norm = lse.row(0, b.token(i))[b.query_head(i)];
+          const int seen = std::min(end, b.seen(i)) - begin;
+          if (seen <= 0 || !std::isfinite(norm)) continue;
+          Eigen::Map<Eigen::ArrayXf> p(b.p + static_cast<std::ptrdiff_t>(i) * b.stride, seen);
+          p = (p - norm).exp();
+          Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) +=
+              p.isFinite().select(p, 0.f);
+        }
       }
     });
   }
@@ -65,46 +100,62 @@ class Attention {
 
  private:
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  using MatrixMap = Eigen::Map<Matrix>;
-  // Query rows handled together, and cached rows a tile: products of these sizes stay in cache, and Eigen blocks
-  // them on the stack.
-  static constexpr int block_rows = 64, tile_rows = 64;
+  using MatrixMap = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
+  using ConstMatrixMap = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
+  // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
+  // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
+  static constexpr int block_rows = 64, tile_rows = 64, gemm_rows = 16;
 
+  /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
+  struct Block {
+    int head, group, first, tokens, total;  // total: the call's tokens
+    int m, rows;                            // rows that the last of them sees
+    std::ptrdiff_t stride;                  // of p
+    float *queries, *result, *p, *tile;     // [m, dim], [m, dim], [m, rows], [tile_rows, dim]
+
+    int token(int i) const { return first + i / group; }
+    int query_head(int i) const { return head * group + i % group; }
+    int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }
+    int part(int i, int parts) const { return std::max(0, token(i) - (total - parts)); }
+  };
+
+  std::ptrdiff_t dim() const { return shape_.head_dim; }
   std::size_t piece() const {
     const std::size_t m = static_cast<std::size_t>(block_) * static_cast<std::size_t>(shape_.group());
     const std::size_t d = static_cast<std::size_t>(shape_.head_dim);
-    return m * (2 * d + static_cast<std::size_t>(capacity_)) + tile_rows * d;
+    return m * (2 * d + static_cast<std::size_t>(std::max(capacity_, +tile_rows))) + tile_rows * d;
   }
 
-  /// Queries [first, first + tokens) of one KV head's group.
-  template <class Q, class T, class O>
-  void attend(const View<const Q>& q, const Rotation& rotation, const float* angles, const View<const T>& keys,
-              const View<const T>& values, const View<O>& out, float* mass, int head, int first, int tokens,
-              float* scratch) const {
-    const int group = shape_.group(), d = shape_.head_dim, m = tokens * group;
-    const int behind = keys.shape(1) - q.shape(0) + 1;  // rows that the call's first query sees
-    const int rows = behind + first + tokens - 1;       // that the block's last query sees
-    MatrixMap queries(scratch, m, d), result(queries.data() + queries.size(), m, d);
-    MatrixMap p(result.data() + result.size(), m, rows);
-    float* tile = p.data() + p.size();
+  template <class F>
+  void for_each_block(int tokens, int rows, Executor run, F&& f) {
+    const int pieces = options_.threads;
+    run(pieces, [&](int index) {
+      float* scratch = scratch_.data() + static_cast<std::size_t>(index) * piece();
+      for (int h = index; h < shape_.kv_heads; h += pieces)
+        for (int t = 0; t < tokens; t += block_) {
+          Block b{h,       shape_.group(), t,      std::min(block_, tokens - t), tokens, 0, 0, 0, nullptr,
+                  nullptr, nullptr,        nullptr};
+          b.m = b.tokens * b.group;
+          b.rows = rows - tokens + t + b.tokens;
+          b.stride = std::max(b.rows, +tile_rows);
+          b.queries = scratch;
+          b.result = b.queries + b.m * dim();
+          b.p = b.result + b.m * dim();
+          b.tile = b.p + b.m * b.stride;
+          f(b);
+        }
+    });
+  }
 
-    for (int i = 0; i < m; ++i) {  // row i: token first + i / group, query head head * group + i % group
-      const int t = first + i / group;
-      float* row = queries.row(i).data();
-      convert_row(q.row(t, head * group + i % group), d, row);
-      if (rotation.dims() != 0) rotation.rotate(angles + static_cast<std::ptrdiff_t>(t) * rotation.dims(), row);
-      queries.row(i) *= static_cast<float>(logit_scale(behind + t));
+  template <class Q>
+  void load_queries(const View<const Q>& q, const Turn& turn, const Block& b) const {
+    for (int i = 0; i < b.m; ++i) {
+      float* row = b.queries + i * dim();
+      convert_row(q.row(b.token(i), b.query_head(i)), shape_.head_dim, row);
+      if (turn.queries != nullptr)
+        turn.rotation->rotate(turn.queries + static_cast<std::ptrdiff_t>(b.token(i)) * turn.rotation->dims(), row);
+      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= static_cast<float>(logit_scale(b.seen(i)));
     }
-    for_each_tile(keys, head, rows, tile, [&](int begin, const Eigen::Map<const Matrix>& k) {
-      p.middleCols(begin, k.rows()).noalias() = queries * k.transpose();
-    });
-    for (int i = 0; i < m; ++i) softmax(p.row(i).data(), behind + first + i / group, rows, mass);
-    result.setZero();
-    for_each_tile(values, head, rows, tile, [&](int begin, const Eigen::Map<const Matrix>& v) {
-      result.noalias() += p.middleCols(begin, v.rows()) * v;
-    });
-    for (int i = 0; i < m; ++i)
-      convert_row(result.row(i).data(), d, out.row(first + i / group, head * group + i % group));
   }
 
   double logit_scale(int seen) const {
@@ -112,26 +163,80 @@ class Attention {
                                   : options_.scale * std::log(static_cast<double>(seen)) / std::log(options_.log_base);
   }
 
-  /// Logits [rows] become probabilities over the first `seen` and 0 after; adds them to mass, [rows], if wanted.
-  static void softmax(float* row, int seen, int rows, float* mass) {
-    Eigen::Map<Eigen::ArrayXf> p(row, seen);
-    p = (p - p.maxCoeff()).exp();
-    p *= 1 / p.sum();
-    std::fill(row + seen, row + rows, 0.f);
-    // One NaN makes them all NaN.
-    if (mass != nullptr && std::isfinite(p[0])) Eigen::Map<Eigen::ArrayXf>(mass, seen) += p;
+  /// out [m, b.stride]: the block's logits for rows [begin, end).
+  template <class T>
+  void logits(const View<const T>& keys, const Turn& turn, const Block& b, int begin, int end, float* out) const {
+    for (int r = begin; r < end; r += tile_rows, out += tile_rows) {
+      const Tile k = tile(keys, b, r, std::min(tile_rows, end - r), turn.keys != nullptr);
+      if (turn.keys != nullptr)
+        for (int i = 0; i < k.count; ++i)
+          turn.rotation->rotate(turn.keys + static_cast<std::ptrdiff_t>(r + i) * turn.rotation->dims(),
+                                b.tile + i * dim());
+      if (b.m < gemm_rows)
+        kernels::dots(b.queries, dim(), b.m, k.data, k.stride, k.count, shape_.head_dim, out, b.stride);
+      else
+        map(out, b.m, k.count, b.stride).noalias() =
+            map(b.queries, b.m, dim(), dim()) * map(k.data, k.count, dim(), k.stride).transpose();
+    }
   }
 
-  /// Calls f(begin, rows as float [<= tile_rows, head_dim]) for the first `rows` rows of a head.
-  template <class T, class F>
-  static void for_each_tile(const View<const T>& cached, int head, int rows, float* tile, F&& f) {
-    const int d = cached.shape(2);
-    for (int begin = 0; begin < rows; begin += tile_rows) {
-      const int n = std::min(tile_rows, rows - begin);
-      for (int r = 0; r < n; ++r)
-        convert_row(cached.row(head, begin + r), d, tile + static_cast<std::ptrdiff_t>(r) * d);
-      f(begin, Eigen::Map<const Matrix>(tile, n, d));
+  /// Logits of query row i become probabilities over the rows that it sees, and 0 after.
+  void softmax(const Block& b, int i) const {
+    float* row = b.p + i * b.stride;
+    Eigen::Map<Eigen::ArrayXf> p(row, b.seen(i));
+    p = (p - p.maxCoeff()).exp();
+    p *= 1 / p.sum();
+    std::fill(row + b.seen(i), row + b.rows, 0.f);
+  }
+
+  /// b.result [m, dim] = p times values.
+  template <class T>
+  void weigh(const View<const T>& values, const Block& b) const {
+    std::fill_n(b.result, b.m * dim(), 0.f);
+    for (int r = 0; r < b.rows; r += tile_rows) {
+      const Tile v = tile(values, b, r, std::min(tile_rows, b.rows - r), false);
+      if (b.m < gemm_rows)
+        kernels::add(b.p + r, b.stride, b.m, v.data, v.stride, v.count, shape_.head_dim, b.result, dim());
+      else
+        map(b.result, b.m, dim(), dim()).noalias() +=
+            map(b.p + r, b.m, v.count, b.stride) * map(v.data, v.count, dim(), v.stride);
     }
+  }
+
+  static void clear(const View<float>& mass, int head) {
+    for (int part = 0; part < mass.shape(0); ++part) std::fill_n(mass.row(part, head), mass.shape(2), 0.f);
+  }
+
+  /// One NaN makes all of a query's probabilities NaN: it then gives nothing.
+  static void add_mass(const Block& b, const View<float>& mass) {
+    if (mass.empty()) return;
+    for (int i = 0; i < b.m; ++i) {
+      const float* p = b.p + i * b.stride;
+      if (std::isfinite(p[0]))
+        Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head), b.seen(i)) +=
+            Eigen::Map<const Eigen::ArrayXf>(p, b.seen(i));
+    }
+  }
+
+  /// `count` rows as float, from row r: where they are, or converted into the block's tile.
+  struct Tile {
+    const float* data;
+    std::ptrdiff_t stride;
+    int count;
+  };
+  template <class T>
+  Tile tile(const View<const T>& cached, const Block& b, int r, int count, bool copy) const {
+    if constexpr (std::is_same<T, float>::value)
+      if (!copy) return {cached.row(b.head, r), cached.stride(1), count};
+    for (int i = 0; i < count; ++i) convert_row(cached.row(b.head, r + i), shape_.head_dim, b.tile + i * dim());
+    return {b.tile, dim(), count};
+  }
+
+  static MatrixMap map(float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
+    return MatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
+  }
+  static ConstMatrixMap map(const float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
+    return ConstMatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
   }
 
   Shape shape_;

@@ -3,17 +3,31 @@
 #include <vector>
 
 #include "buzz/attention.h"
-#include "buzz/policy.h"
+#include "buzz/policies.h"
 
 namespace buzz {
+
+/// Bytes allocated, by part.
+struct Memory {
+  std::size_t keys_and_values = 0;
+  std::size_t policy = 0;   // scores, positions, room to select in, copies for rollback
+  std::size_t scratch = 0;  // of attention, and tables of angles
+  std::size_t total() const { return keys_and_values + policy + scratch; }
+  Memory& operator+=(const Memory& other) {
+    keys_and_values += other.keys_and_values;
+    policy += other.policy;
+    scratch += other.scratch;
+    return *this;
+  }
+};
 
 /// The KV cache of one attention layer of one sequence: a policy, a store and attention, nothing else.
 ///
 ///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict when due
 ///
 /// T: float, Eigen::half or Eigen::bfloat16, the type of the stored rows. Everything is allocated in the constructor.
-/// rows() never exceeds capacity() = sink + window + threshold + max_chunk. Not copyable; a moved-from cache may only
-/// be destroyed or assigned to.
+/// rows() never exceeds capacity() = sink + window + threshold + max_chunk. Not copyable but by fork(); a moved-from
+/// cache may only be destroyed or assigned to.
 template <class T, class Policy_ = Beehive>
 class BuzzCache {
  public:
@@ -25,16 +39,23 @@ class BuzzCache {
                      const AttentionOptions& attention = {})
       : shape_((check(shape), shape)),
         rotation_(rope, shape.head_dim),
-        policy_(options, shape.kv_heads, shape.max_chunk),
+        raw_keys_(stores_raw(rope)),
+        policy_(options, shape.kv_heads, shape.max_chunk, shape.max_rollback),
         store_(shape, policy_.capacity()),
         attention_(shape, attention, policy_.capacity()),
-        mass_(Policy::needs_mass ? static_cast<std::size_t>(shape.kv_heads) * static_cast<std::size_t>(capacity()) : 0),
-        angles_(static_cast<std::size_t>(shape.max_chunk) * static_cast<std::size_t>(rotation_.dims())) {
+        mass_(Policy::needs_mass ? size(std::min(shape.max_chunk, shape.max_rollback + 1), shape.kv_heads, capacity())
+                                 : 0),
+        angles_(size(shape.max_chunk, rotation_.dims())),
+        row_angles_(raw_keys_ ? size(capacity(), rotation_.dims()) : 0) {
     if (rotation_.compact()) require_range("capacity", capacity(), 1, rope.max_position);
+    if (raw_keys_)
+      for (int r = 0; r < capacity(); ++r) rotation_.angles(r, row_angles_.data() + size(r, rotation_.dims()));
   }
 
   BuzzCache(BuzzCache&&) = default;
   BuzzCache& operator=(BuzzCache&&) = default;
+  /// A deep copy, scratch and all: O(bytes()). The two live apart.
+  BuzzCache fork() const { return BuzzCache(*this); }
 
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
   /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
@@ -53,111 +74,219 @@ class BuzzCache {
   /// Step 1: appends rows k, v: [tokens, kv_heads, head_dim], unrotated where there is a Rope. Errors as above.
   template <class K>
   void append(View<K> k, View<K> v) {
-    require_shape("k", k, k.shape(0), shape_.kv_heads, shape_.head_dim);
-    require_shape("v", v, k.shape(0), shape_.kv_heads, shape_.head_dim);
     const int tokens = k.shape(0);
+    require_shape("k", k, tokens, shape_.kv_heads, shape_.head_dim);
+    require_shape("v", v, tokens, shape_.kv_heads, shape_.head_dim);
     policy_.check_append(tokens);
-    const int first = rotation_.compact() ? rows() : next_position();
+    const int first = next_rotary_position();
     if (!rotation_.compact())
       require_range("position", static_cast<long long>(first) + tokens, 0, rotation_.rope().max_position);
     turn_to(first, tokens);
     using In = std::remove_const_t<K>;
-    store_.append(View<const In>(k), View<const In>(v), rotation_, angles_.data());
+    store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : turn().queries);
     policy_.append(tokens);
-    observed_ = true;
+    attended_ = 0;
   }
 
   /// Step 2: attends q over all rows; q, out: [tokens, query_heads, head_dim], the queries of the newest rows.
   /// Errors: another shape, more tokens than max_chunk or rows.
   template <class Q, class O>
   void attend(View<Q> q, View<O> out, Executor run = {}) {
-    const int tokens = q.shape(0);
-    require_shape("q", q, tokens, shape_.query_heads, shape_.head_dim);
+    const int tokens = check_queries(q);
     require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
-    require_range("q.shape[0]", tokens, 0, std::min(shape_.max_chunk, rows()));
     if (tokens == 0) return;
-    turn_to((rotation_.compact() ? rows() : next_position()) - tokens, tokens);
+    turn_to(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), rotation_, angles_.data(), store_.keys(), store_.values(), out, mass(), run);
-    observed_ = false;
+    attention_(View<const In>(q), turn(), store_.keys(), store_.values(), out, mass(tokens), run);
+    attended_ = tokens;
   }
 
   /// Step 3: adds the last attend's probabilities to the scores, once; nothing where there are none, or the policy has
   /// no use for them.
   void observe() {
     if constexpr (Policy::needs_mass) {
-      if (!observed_) policy_.observe_mass(mass());
+      if (attended_ > 0) policy_.observe_mass(mass(attended_));
     }
-    observed_ = true;
+    attended_ = 0;
+  }
+
+  /// Step 3 where a flash kernel of the engine's attended over keys() and values() and gives no probabilities: their
+  /// column sums are made again from q, [tokens, query_heads, head_dim] unrotated, and from the log-sum-exp of each
+  /// query's logits, lse [1, tokens, query_heads]. Errors: another shape.
+  template <class Q, class P = Policy>
+  void observe(View<Q> q, View<const float> lse, Executor run = {}) {
+    static_assert(P::needs_mass, "this policy's score does not use attention probabilities");
+    const int tokens = check_queries(q);
+    require_shape("lse", lse, 1, tokens, shape_.query_heads);
+    if (tokens == 0) return;
+    turn_to(next_rotary_position() - tokens, tokens);
+    using In = std::remove_const_t<Q>;
+    attention_.column_sums(View<const In>(q), turn(), store_.keys(), lse, mass(tokens), run);
+    attended_ = tokens;
+    observe();
+  }
+
+  /// The user's own scores, [1, kv_heads, rows]; for Policy<Given, ...>.
+  template <class P = Policy>
+  void give(View<const float> scores) {
+    static_cast<P&>(policy_).give(scores);
   }
 
   /// Step 4: evicts if due. Returns whether it did. O(rows * kv_heads * head_dim) then.
   bool evict() {
     if (!policy_.due()) return false;
-    observed_ = true;  // the last attend's columns are no longer the cache's rows
-    if constexpr (Policy::needs_rows)
-      store_.compact(policy_.select(keys(), values()), rotation_, angles_.data());
-    else
-      store_.compact(policy_.select(), rotation_, angles_.data());
-    turned_ = 0;
+    const Keep& keep = select();
+    store_.compact(keep);
+    if (rotation_.compact() && !raw_keys_) {
+      turned_ = 0;  // angles_ serves as room
+      store_.rotate_moved(keep, rotation_, angles_.data());
+    }
+    attended_ = 0;  // the last attend's columns are no longer the cache's rows
     return true;
+  }
+
+  /// Positions that no eviction takes, and that may lie ahead; see Policy::pin.
+  void pin(int first, int count) { policy_.pin(first, count); }
+  void unpin(int first, int count) { policy_.unpin(first, count); }
+
+  /// Takes back the newest `tokens` rows, scores included, bit for bit; see Policy::rollback.
+  bool can_rollback(int tokens) const { return policy_.can_rollback(tokens); }
+  void rollback(int tokens) {
+    policy_.rollback(tokens);
+    store_.rollback(tokens);
+    attended_ = 0;
+  }
+
+  /// As newly made: what follows is bit for bit what a new cache would do.
+  void reset() {
+    policy_.reset();
+    store_.resize(0);
+    attended_ = turned_ = 0;
+  }
+
+  /// Writes the cache to a stream as archive.h says: shape and options, regions, positions, scores, pins, K and V.
+  /// O(rows * kv_heads * head_dim). Errors: the stream refuses.
+  void save(std::ostream& out) const {
+    Writer writer(out);
+    archive(*this, writer);
+    writer.finish();
+  }
+
+  /// Makes this the cache that was saved; what follows is bit for bit what would have followed the save, but that
+  /// rollback() cannot go back past it. Errors: a file of another shape, type, policy, option or version, named; one
+  /// that is damaged or too short. The cache is then as it was.
+  void load(std::istream& in) {
+    Reader reader(in);
+    BuzzCache loaded = fork();
+    loaded.reset();
+    archive(loaded, reader);
+    reader.finish();
+    *this = std::move(loaded);
+  }
+
+  /// All fields in the order of the file; for ModelCache.
+  template <class Self, class Archive>
+  static void archive(Self& self, Archive& a) {
+    a.same("type", type_code<T>);
+    a.same("query_heads", self.shape_.query_heads);
+    a.same("head_dim", self.shape_.head_dim);
+    a.same("raw_keys", self.raw_keys_);
+    a.same("scale", self.attention_.options().scale);
+    a.same("log_base", self.attention_.options().log_base);
+    self.rotation_.archive(a);
+    Policy::archive(self.policy_, a);
+    if constexpr (!std::is_const<Self>::value) self.store_.resize(self.policy_.rows());
+    Store<T>::archive(self.store_, a);
   }
 
   const Shape& shape() const { return shape_; }
   const Options& options() const { return policy_.options(); }
   const Rope& rope() const { return rotation_.rope(); }
-  /// The policy, to read; Given's scores are fed through give().
+  /// The policy, to read.
   const Policy& policy() const { return policy_; }
-  template <class P = Policy>
-  void give(View<const float> scores) {
-    static_cast<P&>(policy_).give(scores);
-  }
 
   int rows() const { return policy_.rows(); }
   int capacity() const { return policy_.capacity(); }
   Regions regions() const { return policy_.regions(); }
   /// The index that the next token gets in its sequence, whatever was evicted.
   int next_position() const { return policy_.next_position(); }
+  /// The rotary position that the next token gets: the same in logical positions, rows() in compact ones.
+  int next_rotary_position() const { return rotation_.compact() ? rows() : next_position(); }
   /// Each row's index in its sequence, ascending, and its score, [rows].
   Span<const std::int32_t> positions(int head) const { return policy_.positions(head); }
   Span<const float> scores(int head) const { return policy_.scores(head); }
-  /// As stored, keys rotated: [kv_heads, rows, head_dim].
+  /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys().
   View<const T> keys() const { return store_.keys(); }
   View<const T> values() const { return store_.values(); }
-  /// Bytes allocated, all of them.
-  std::size_t bytes() const {
-    return store_.bytes() + policy_.bytes() + attention_.bytes() + (mass_.size() + angles_.size()) * sizeof(float);
-  }
+  bool has_raw_keys() const { return raw_keys_; }
 
-  /// As newly made: what follows is bit for bit what a new cache would do.
-  void reset() {
-    policy_.reset();
-    store_.reset();
-    observed_ = true;
-    turned_ = 0;
+  Memory memory() const {
+    return {store_.bytes(), policy_.bytes(),
+            attention_.bytes() + (mass_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};
   }
+  /// Bytes allocated, all of them.
+  std::size_t bytes() const { return memory().total(); }
 
  private:
-  View<float> mass() { return {mass_.data(), 1, mass_.empty() ? 0 : shape_.kv_heads, rows(), 0, capacity()}; }
+  BuzzCache(const BuzzCache&) = default;
 
-  /// Has angles_ hold the rotations of positions [first, first + tokens).
+  template <class... N>
+  static std::size_t size(N... n) {
+    return (static_cast<std::size_t>(n) * ...);
+  }
+
+  /// Errors: rotated keys that would be rounded at every call.
+  static bool stores_raw(const Rope& rope) {
+    const bool drifts = rope.positions == Positions::compact && !Policy::moves_are_few;
+    if (rope.keys == KeyStorage::rotated && drifts)
+      fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves rows without end");
+    return rope.keys == KeyStorage::raw || (rope.keys == KeyStorage::automatic && drifts);
+  }
+
+  const Keep& select() {
+    if constexpr (Policy::needs_rows)
+      return policy_.select(keys(), values());
+    else
+      return policy_.select();
+  }
+
+  template <class Q>
+  int check_queries(const View<Q>& q) const {
+    require_shape("q", q, q.shape(0), shape_.query_heads, shape_.head_dim);
+    require_range("q.shape[0]", q.shape(0), 0, std::min(shape_.max_chunk, rows()));
+    return q.shape(0);
+  }
+
+  /// Column sums of a call of `tokens` queries: [parts, kv_heads, rows].
+  View<float> mass(int tokens) {
+    const int parts = mass_.empty() ? 0 : std::min(tokens, shape_.max_rollback + 1);
+    const std::ptrdiff_t stride = capacity();
+    return {mass_.data(), parts, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
+  }
+
+  /// Has angles_ hold the rotations to positions [first, first + tokens).
   void turn_to(int first, int tokens) {
     if (rotation_.dims() == 0 || (first == turned_from_ && tokens == turned_)) return;
-    for (int t = 0; t < tokens; ++t)
-      rotation_.angles(first + t, angles_.data() + static_cast<std::ptrdiff_t>(t) * rotation_.dims());
+    for (int t = 0; t < tokens; ++t) rotation_.angles(first + t, angles_.data() + size(t, rotation_.dims()));
     turned_from_ = first;
     turned_ = tokens;
+  }
+  Turn turn() const {
+    if (rotation_.dims() == 0) return {};
+    return {&rotation_, angles_.data(), raw_keys_ ? row_angles_.data() : nullptr};
   }
 
   Shape shape_;
   Rotation rotation_;
+  bool raw_keys_;
   Policy policy_;
   Store<T> store_;
   Attention attention_;
-  std::vector<float> mass_;    // [kv_heads, capacity], the last attend's column sums
-  std::vector<float> angles_;  // [max_chunk, rotation.dims()]
+  std::vector<float> mass_;        // [min(max_chunk, max_rollback + 1), kv_heads, capacity], the last attend's
+  std::vector<float> angles_;      // [max_chunk, rotation.dims()], of positions [turned_from_, turned_from_ + turned_)
+  std::vector<float> row_angles_;  // [capacity, rotation.dims()], where keys are raw
   int turned_from_ = 0, turned_ = 0;
-  bool observed_ = true;
+  int attended_ = 0;  // queries of the last attend that are to be observed
 };
 
 }  // namespace buzz

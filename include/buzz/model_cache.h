@@ -1,25 +1,38 @@
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
 
 namespace buzz {
 
-/// The caches of all layers of one sequence, each layer with its own options.
+/// The caches of all layers of one sequence, each layer with its own options. Sequences side by side have a ModelCache
+/// each.
 template <class T, class Policy = Beehive>
 class ModelCache {
  public:
   using Cache = BuzzCache<T, Policy>;
   using Options = typename Policy::Options;
 
-  /// options: one for each layer, at least one. Errors: what BuzzCache refuses.
+  /// options: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
+  /// more bytes than that.
   ModelCache(const Shape& shape, const std::vector<Options>& options, const Rope& rope = {},
-             const AttentionOptions& attention = {}) {
+             const AttentionOptions& attention = {}, std::size_t max_bytes = std::numeric_limits<std::size_t>::max()) {
     require_at_least("layers", static_cast<long long>(options.size()), 1);
     layers_.reserve(options.size());
-    for (const Options& o : options) layers_.emplace_back(shape, o, rope, attention);
+    for (const Options& o : options) {
+      layers_.emplace_back(shape, o, rope, attention);
+      if (bytes() > max_bytes)
+        fail("bytes", std::to_string(bytes()) + " after layer " + std::to_string(layers() - 1),
+             "<= max_bytes = " + std::to_string(max_bytes));
+    }
   }
+
+  ModelCache(ModelCache&&) = default;
+  ModelCache& operator=(ModelCache&&) = default;
+  /// A deep copy of all layers: O(bytes()).
+  ModelCache fork() const { return ModelCache(*this, 0); }
 
   int layers() const { return static_cast<int>(layers_.size()); }
   /// Errors: a layer out of 0 to layers() - 1.
@@ -27,17 +40,61 @@ class ModelCache {
   const Cache& layer(int i) const { return layers_[index(i)]; }
   int rows(int i) const { return layer(i).rows(); }
 
-  /// Bytes allocated, all layers.
-  std::size_t bytes() const {
-    std::size_t sum = 0;
-    for (const Cache& c : layers_) sum += c.bytes();
+  /// Bytes allocated, all layers, by part and together.
+  Memory memory() const {
+    Memory sum;
+    for (const Cache& c : layers_) sum += c.memory();
     return sum;
   }
+  std::size_t bytes() const { return memory().total(); }
+
   void reset() {
     for (Cache& c : layers_) c.reset();
   }
 
+  /// In all layers, or in none: see BuzzCache. Errors: one layer refuses.
+  void pin(int first, int count) {
+    for (const Cache& c : layers_) c.policy().check_pin(first, count);
+    for (Cache& c : layers_) c.pin(first, count);
+  }
+  void unpin(int first, int count) {
+    for (Cache& c : layers_) c.unpin(first, count);
+  }
+  bool can_rollback(int tokens) const {
+    for (const Cache& c : layers_)
+      if (!c.can_rollback(tokens)) return false;
+    return true;
+  }
+  void rollback(int tokens) {
+    for (const Cache& c : layers_) c.policy().check_rollback(tokens);
+    for (Cache& c : layers_) c.rollback(tokens);
+  }
+
+  /// All layers in one stream; see BuzzCache. A failed load leaves every layer as it was.
+  void save(std::ostream& out) const {
+    Writer writer(out);
+    writer.same("layers", layers());
+    for (const Cache& c : layers_) Cache::archive(c, writer);
+    writer.finish();
+  }
+  void load(std::istream& in) {
+    Reader reader(in);
+    reader.same("layers", layers());
+    ModelCache loaded = fork();
+    for (Cache& c : loaded.layers_) {
+      c.reset();
+      Cache::archive(c, reader);
+    }
+    reader.finish();
+    *this = std::move(loaded);
+  }
+
  private:
+  ModelCache(const ModelCache& other, int) {
+    layers_.reserve(other.layers_.size());
+    for (const Cache& c : other.layers_) layers_.push_back(c.fork());
+  }
+
   std::size_t index(int i) const {
     require_range("layer", i, 0, layers() - 1);
     return static_cast<std::size_t>(i);

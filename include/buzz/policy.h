@@ -4,13 +4,11 @@
 #include <numeric>
 #include <vector>
 
+#include "buzz/archive.h"
+#include "buzz/pins.h"
+#include "buzz/regions.h"
 #include "buzz/score/given.h"
-#include "buzz/score/key_diversity.h"
-#include "buzz/score/mass.h"
-#include "buzz/score/no_score.h"
-#include "buzz/select/by_index.h"
-#include "buzz/select/segments.h"
-#include "buzz/select/top_k.h"
+#include "buzz/score/undo.h"
 
 namespace buzz {
 
@@ -39,6 +37,7 @@ class Policy {
   };
   static constexpr bool needs_mass = Score::needs_mass;
   static constexpr bool needs_rows = Score::needs_rows;
+  static constexpr bool moves_are_few = Select::moves_are_few;
 
   /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time.
   /// Errors: what check() refuses.
@@ -53,18 +52,28 @@ class Policy {
     return static_cast<int>(rows);
   }
 
-  /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring.
-  explicit Policy(const Options& options, int kv_heads, int max_chunk = 1)
+  /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
+  /// most that rollback() may take back, at kv_heads * capacity floats each where the score has a memory.
+  explicit Policy(const Options& options, int kv_heads, int max_chunk = 1, int max_rollback = 0)
       : options_(options),
         heads_((require_at_least("kv_heads", kv_heads, 1), kv_heads)),
         max_chunk_(max_chunk),
+        max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
         capacity_(capacity(options, max_chunk)),
         score_(options, kv_heads, capacity_),
         select_(options),
         keep_(kv_heads, capacity_),
+        undo_(Score::remembers ? max_rollback : 0, kv_heads, capacity_),
         positions_(static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(capacity_)),
         worth_(static_cast<std::size_t>(capacity_)),
-        picks_(static_cast<std::size_t>(capacity_)) {}
+        picks_(static_cast<std::size_t>(capacity_)),
+        free_(static_cast<std::size_t>(capacity_)) {}
+
+  Policy(Policy&&) = default;
+  Policy& operator=(Policy&&) = default;
+  /// A deep copy, O(kv_heads * capacity); the two live apart.
+  Policy fork() const { return Policy(*this); }
+  explicit Policy(const Policy&) = default;
 
   /// `tokens` rows were added after the last one, at the next positions; their scores are 0.
   /// Errors: tokens out of 0 to max_chunk; more rows than capacity() (an eviction that was due did not happen, or the
@@ -88,24 +97,29 @@ class Policy {
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
-  /// head q belongs to KV head q / (query_heads / kv_heads). Errors: another shape. O(query_heads * queries * rows).
+  /// head q belongs to KV head q / (query_heads / kv_heads). Queries are added one after the other, so that n calls of
+  /// one query give the same bits as one call of n (MassKind::latest apart, which is about calls). Errors: another
+  /// shape. O(query_heads * queries * rows).
   template <class S = Score>
   void observe(View<const float> probabilities) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
-    const int query_heads = probabilities.shape(0);
+    const int query_heads = probabilities.shape(0), queries = probabilities.shape(1);
     if (query_heads < heads_ || query_heads % heads_ != 0)
       fail("probabilities.shape[0]", query_heads, "a multiple of kv_heads = " + std::to_string(heads_));
-    require_range("probabilities.shape[1]", probabilities.shape(1), 0, rows_);
+    require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
-    if (!probabilities.empty()) score_.observe(probabilities);
+    observe_parts(queries, [&](int head, int query) { return score_.column_sums(probabilities, head, query); });
   }
 
-  /// The same where the caller has summed the columns already: [1, kv_heads, rows()]. O(kv_heads * rows).
+  /// The same where the caller has summed the columns already: [parts, kv_heads, rows()], oldest queries first. One
+  /// part may hold all queries of a call; rollback() can only take back tokens that have a part each. O(parts *
+  /// kv_heads * rows).
   template <class S = Score>
   void observe_mass(View<const float> mass) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
-    require_shape("mass", mass, 1, heads_, rows_);
-    for (int h = 0; h < heads_; ++h) score_.add(h, mass.row(0, h), rows_);
+    require_range("mass.shape[0]", mass.shape(0), 0, rows_);
+    require_shape("mass", mass, mass.shape(0), heads_, rows_);
+    observe_parts(mass.shape(0), [&](int head, int part) { return mass.row(part, head); });
   }
 
   /// The user's own scores, [1, kv_heads, rows()], in place of all earlier ones. For Given. O(kv_heads * rows).
@@ -113,6 +127,7 @@ class Policy {
   void give(View<const float> scores) {
     static_assert(std::is_same<S, Given>::value, "only Given takes the user's own scores");
     require_shape("scores", scores, 1, heads_, rows_);
+    remember(0, 1);
     score_.give(scores);
   }
 
@@ -136,6 +151,59 @@ class Policy {
     return choose(CachedRows<std::remove_const_t<T>>{keys, values});
   }
 
+  /// Positions [first, first + count) are not evicted until they are unpinned: a system prompt, an image. They may lie
+  /// ahead. They count against the bound. Errors: a position that a head has evicted; more pins, the sink's apart, than
+  /// the threshold has room for: threshold - 1 rows in a beehive, `heavy` in HeavyHitter, `threshold` in Streaming.
+  /// O(kv_heads * (count + rows)).
+  void pin(int first, int count) {
+    check_pin(first, count);
+    pins_ = pins_.with(first, count);
+  }
+  /// Refuses what pin() would refuse, and changes nothing.
+  void check_pin(int first, int count) const {
+    check_range(first, count);
+    for (int h = 0; h < heads_; ++h) {
+      const Span<const std::int32_t> held = positions(h);
+      const auto at = std::lower_bound(held.begin(), held.end(), first);
+      const long long there = std::lower_bound(at, held.end(), first + count) - at;
+      const long long ahead = std::max(0, first + count - std::max(first, next_));
+      if (there + ahead < count)
+        fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
+             "positions that no head has evicted");
+    }
+    require_range("pinned rows", pins_.with(first, count).count_from(options_.sink), 0,
+                  Select::room(options_, max_chunk_));
+  }
+  /// Positions [first, first + count) may be evicted again; those that were not pinned are as before.
+  void unpin(int first, int count) {
+    check_range(first, count);
+    pins_ = pins_.without(first, count);
+  }
+  const Pins& pins() const { return pins_; }
+
+  /// Can the newest `tokens` rows be taken back? Not past the last eviction, nor more than max_rollback. O(1).
+  bool can_rollback(int tokens) const {
+    return tokens >= 0 && tokens <= max_rollback_ && next_ - tokens >= undo_.floor();
+  }
+
+  /// Takes back the newest `tokens` rows: positions, scores and regions are bit for bit as they were before them, pins
+  /// on them are gone. Errors: can_rollback() says no. O(tokens * kv_heads * rows).
+  void rollback(int tokens) {
+    check_rollback(tokens);
+    rows_ -= tokens;
+    next_ -= tokens;
+    if constexpr (Score::remembers) undo_.restore(next_, score_, rows_);
+    observed_ = std::min(observed_, next_);
+    if (!pins_.empty()) pins_ = pins_.without(next_, std::numeric_limits<std::int32_t>::max() - next_);
+  }
+
+  void check_rollback(int tokens) const {
+    if (!can_rollback(tokens))
+      fail("rollback", tokens,
+           "0 to " + std::to_string(std::min(max_rollback_, next_ - undo_.floor())) +
+               " (max_rollback, and tokens since the last eviction)");
+  }
+
   const Options& options() const { return options_; }
   int kv_heads() const { return heads_; }
   int max_chunk() const { return max_chunk_; }
@@ -156,13 +224,71 @@ class Policy {
   /// Bytes allocated.
   std::size_t bytes() const {
     return score_.bytes() + keep_.bytes() + positions_.size() * sizeof(std::int32_t) + worth_.size() * sizeof(float) +
-           picks_.size() * sizeof(std::int32_t);
+           (picks_.size() + free_.size()) * sizeof(std::int32_t) + undo_.bytes();
   }
 
   /// As newly made.
-  void reset() { rows_ = hive_ = next_ = 0; }
+  void reset() {
+    rows_ = hive_ = next_ = observed_ = 0;
+    pins_ = Pins();
+    undo_.clear(0);
+  }
+
+  /// Writes or reads options (which have to agree) and state. A loaded policy cannot roll back past the load.
+  template <class Self, class Archive>
+  static void archive(Self& self, Archive& a) {
+    a.same("score", Score::code);
+    a.same("select", Select::code);
+    a.same("kv_heads", self.heads_);
+    a.same("max_chunk", self.max_chunk_);
+    a.same("sink", self.options_.sink);
+    a.same("window", self.options_.window);
+    Score::archive(a, self.options_);
+    Select::archive(a, self.options_);
+    a.number("rows", self.rows_, 0, self.capacity_);
+    a.number("hive", self.hive_, 0, self.rows_ - std::min(self.rows_, self.options_.sink));
+    a.number("next_position", self.next_, self.rows_, std::numeric_limits<std::int32_t>::max());
+    for (int h = 0; h < self.heads_; ++h) {
+      a.array(self.position_row(h), static_cast<std::size_t>(self.rows_));
+      if constexpr (Score::remembers) a.array(self.score_.row(h), static_cast<std::size_t>(self.rows_));
+    }
+    Pins::archive(self.pins_, a);
+    self.loaded(a);
+  }
 
  private:
+  void loaded(Writer&) const {}
+  void loaded(Reader&) {
+    for (int h = 0; h < heads_; ++h)
+      for (int r = 0; r < rows_; ++r)
+        require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
+    require_range("pinned rows", pins_.count_from(options_.sink), 0, Select::room(options_, max_chunk_));
+    observed_ = next_;
+    undo_.clear(next_);
+  }
+
+  static void check_range(int first, int count) {
+    require_at_least("first", first, 0);
+    require_range("count", count, 0, std::numeric_limits<std::int32_t>::max() - static_cast<long long>(first));
+  }
+
+  /// sums(head, part) gives the column sums of each part's queries, [rows]; the last parts are the newest tokens'.
+  template <class Sums>
+  void observe_parts(int parts, Sums&& sums) {
+    for (int part = 0; part < parts; ++part) {
+      remember(part, parts);
+      for (int h = 0; h < heads_; ++h) score_.add(h, sums(h, part), rows_, part == 0);
+    }
+  }
+
+  /// Before a part of an observation changes the scores: keeps them for rollback().
+  void remember(int part, int parts) {
+    const int position = next_ - parts + part;
+    if (position > observed_) undo_.raise_floor(position + 1);  // the part stands for earlier tokens too
+    undo_.push(position, score_, rows_);
+    observed_ = position + 1;
+  }
+
   template <class Rows>
   const Keep& choose(const Rows& rows) {
     const Regions r = regions();
@@ -174,10 +300,12 @@ class Policy {
     int middle = 0, forgotten = 0;
     for (int h = 0; h < heads_; ++h) {
       score_.worth(h, r.sink, r.middle(), position_row(h), next_, rows, worth_.data());
-      middle = thin(r, keep_.list(h) + r.sink, &forgotten);
-      for (int i = 0; i < middle; ++i) keep_.list(h)[r.sink + i] += r.sink;
-      std::iota(keep_.list(h), keep_.list(h) + r.sink, 0);
-      std::iota(keep_.list(h) + r.sink + middle, keep_.list(h) + r.sink + middle + r.window, r.sink + r.middle());
+      std::int32_t* kept = keep_.list(h);
+      std::iota(kept, kept + r.sink, 0);
+      middle = pins_.empty() ? thin(r.hive, r.fresh, 0, kept + r.sink, &forgotten)
+                             : thin_around_pins(h, r, kept + r.sink, &forgotten);
+      for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
+      std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
     }
     keep_.begin(rows_, r.sink + middle + r.window);
     for (int h = 0; h < heads_; ++h) compact(keep_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
@@ -185,22 +313,52 @@ class Policy {
     if (forgotten > 0) score_.forget(r.sink + forgotten);
     rows_ = keep_.size();
     hive_ = middle;
+    undo_.clear(next_);
     return keep_;
   }
 
-  /// Passes over worth_[0, middle) until the budget holds; writes the indices kept, ascending, and returns how many.
-  int thin(const Regions& r, std::int32_t* kept, int* forgotten) {
-    *forgotten = select_.forgotten(r.hive);
-    int count = select_.pass(worth_.data(), r.hive, r.fresh, kept);
-    while (select_.again(count)) {
-      // In place: picks ascend, so index i is read before anything is written past it.
+  /// Passes over worth_[0, hive + fresh) until the budget holds, `pinned` more rows counted; writes the indices kept,
+  /// ascending, and returns how many. `forgotten`: how many of the first were kept unread.
+  int thin(int hive, int fresh, int pinned, std::int32_t* kept, int* forgotten) {
+    *forgotten = select_.forgotten(hive);
+    int count = select_.pass(worth_.data(), hive, fresh, pinned, kept);
+    while (select_.again(count + pinned)) {
+      // In place: picks ascend, so that index i is read before anything is written past it.
       for (int i = 0; i < count; ++i) worth_[static_cast<std::size_t>(i)] = worth_[static_cast<std::size_t>(kept[i])];
       *forgotten = select_.forgotten(count);
-      const int fewer = select_.pass(worth_.data(), count, 0, picks_.data());
+      const int fewer = select_.pass(worth_.data(), count, 0, pinned, picks_.data());
       for (int i = 0; i < fewer; ++i) kept[i] = kept[picks_[static_cast<std::size_t>(i)]];
       count = fewer;
     }
     return count;
+  }
+
+  /// The same where rows may be pinned: those stay, and the others are thinned as if they were not there.
+  int thin_around_pins(int head, const Regions& r, std::int32_t* kept, int* forgotten) {
+    const std::int32_t* positions = position_row(head) + r.sink;
+    int hive = 0, free = 0, pinned_hive = 0;
+    for (int i = 0; i < r.middle(); ++i) {
+      if (pins_.contains(positions[i])) {
+        pinned_hive += i < r.hive;
+        continue;
+      }
+      hive += i < r.hive;
+      worth_[static_cast<std::size_t>(free)] = worth_[static_cast<std::size_t>(i)];
+      free_[static_cast<std::size_t>(free++)] = i;
+    }
+    const int pinned = r.middle() - free;
+    const int count = thin(hive, free - hive, pinned, kept, forgotten);
+    *forgotten += *forgotten > 0 ? pinned_hive : 0;
+    for (int i = 0; i < count; ++i) kept[i] = free_[static_cast<std::size_t>(kept[i])];
+    // Merge from the back, in place: pinned and kept rows, ascending.
+    int end = count + pinned, k = count - 1;
+    for (int i = r.middle() - 1; i >= 0; --i) {
+      if (pins_.contains(positions[i]))
+        kept[--end] = i;
+      else if (k >= 0 && kept[k] == i)
+        kept[--end] = kept[k--];
+    }
+    return count + pinned;
   }
 
   std::int32_t* position_row(int head) { return positions_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
@@ -209,30 +367,18 @@ class Policy {
   }
 
   Options options_;
-  int heads_, max_chunk_, capacity_;
+  int heads_, max_chunk_, max_rollback_, capacity_;
   int rows_ = 0, hive_ = 0, next_ = 0;
+  int observed_ = 0;  // tokens before this position have been observed
   Score score_;
   Select select_;
   Keep keep_;
+  Pins pins_;
+  UndoLog undo_;
   std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
   std::vector<float> worth_;             // [capacity], of the middle rows of one head
   std::vector<std::int32_t> picks_;      // [capacity], of a pass after the first
+  std::vector<std::int32_t> free_;       // [capacity], the middle's rows that are not pinned
 };
-
-/// BUZZ (arXiv 2410.23079): accumulated attention, the heaviest row of each chunk. Options::mass = latest is the
-/// authors' `fast`.
-using Beehive = Policy<Mass, Segments>;
-/// BUZZ without scores: the first row of each chunk (the authors' `no max`).
-using Strided = Policy<NoScore, Segments>;
-/// The beehive's even choice, of the keys that are least like the others.
-using DiverseBeehive = Policy<KeyDiversity, Segments>;
-/// H2O (arXiv 2306.14048): accumulated attention, the heaviest rows of all.
-using HeavyHitter = Policy<Mass, TopK>;
-/// StreamingLLM (arXiv 2309.17453): sink and window; with sink 0 a sliding window.
-using Streaming = Policy<NoScore, Nothing>;
-/// No eviction, up to a capacity.
-using Full = Policy<NoScore, Everything>;
-
-using Options = Beehive::Options;
 
 }  // namespace buzz

@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "buzz/error.h"
+#include "buzz/archive.h"
 
 namespace buzz {
 
@@ -12,45 +12,71 @@ namespace buzz {
 enum class Pairs { interleaved, halves };
 
 /// What a row's rotary position is. logical: its token's index in the sequence, for ever. compact: its place in the
-/// cache, 0 to rows - 1, as in the paper, so that no position passes the cache's capacity; keys are re-rotated when an
-/// eviction moves them.
+/// cache, 0 to rows - 1, as in the paper, so that no position passes the cache's capacity.
 enum class Positions { logical, compact };
+
+/// How keys are stored. rotated: ready for attention; in compact positions a key is rotated on when it moves. raw: as
+/// they come, and rotated at every read, for compact positions where rows move too often: re-rotation rounds each time.
+/// automatic: raw where positions are compact and the policy moves rows at every call, else rotated.
+enum class KeyStorage { automatic, rotated, raw };
 
 /// Rotary position embedding (RoFormer, arXiv 2104.09864), applied by the cache to keys and queries.
 struct Rope {
-  /// Frequency i is base^(-2i / dims). 0: the cache rotates nothing (keys come as they shall be used).
+  /// Frequency i is base^(-2i / dims), radians a position. 0: the cache rotates nothing (keys come as they shall be
+  /// used), unless `frequencies` are given.
   double base = 0;
   /// Leading elements of each head that are rotated, even, 2 to head_dim; 0: all of them.
   int dims = 0;
   Pairs pairs = Pairs::interleaved;
   Positions positions = Positions::logical;
+  KeyStorage keys = KeyStorage::automatic;
   /// Rotary positions run from 0 to max_position - 1, as far as the model was trained, say. Past it append() refuses
   /// (logical), or the constructor does if the capacity is more (compact).
   int max_position = std::numeric_limits<int>::max();
+  /// [dims / 2] radians a position, in place of the base's, where context extension scales them: see rope_scaling.h.
+  std::vector<double> frequencies = {};
+  /// Queries and keys are multiplied by it when they are rotated (YaRN, arXiv 2309.00071, section 3.4).
+  double attention_factor = 1;
+  /// M-RoPE: a token has several positions (time, height, width), so that the engine has to rotate keys itself (base 0)
+  /// and no position can be closed up.
+  bool multi_axis = false;
 
-  bool rotates() const { return base != 0; }
+  bool rotates() const { return base != 0 || !frequencies.empty(); }
+  /// Can positions be compact? Only where the cache rotates, by one position a token.
+  bool can_compact() const { return rotates() && !multi_axis; }
 };
 
 /// A checked Rope for one head size: its angles, and the rotation of a row. Angles are made in double, rows are
 /// rotated in float.
 class Rotation {
  public:
-  /// Errors: base not finite or in (0, 1], dims odd or out of range,
-  /// max_position < 1.
+  /// Errors: base, a frequency or attention_factor not finite or out of range, dims odd or out of range, a table of
+  /// another size, max_position < 1, a combination that cannot be right.
   Rotation(const Rope& rope, int head_dim) : rope_(rope) {
     require_at_least("rope.max_position", rope.max_position, 1);
+    if (rope.multi_axis && rope.rotates())
+      fail("rope.base", std::to_string(rope.base), "0 with multi_axis: the cache knows one position a token");
+    if (compact() && !rope.can_compact())
+      fail("rope.positions", "compact", "logical where the cache does not rotate, or with multi_axis");
+    if (rope.keys == KeyStorage::raw && !compact())
+      fail("rope.keys", "raw", "rotated or automatic in logical positions, which never move");
     if (!rope.rotates()) {
-      if (rope.dims != 0) fail("rope.dims", rope.dims, "0 where rope.base is 0");
-      if (rope.positions != Positions::logical) fail("rope.positions", "compact", "logical where rope.base is 0");
+      if (rope.dims != 0) fail("rope.dims", rope.dims, "0 where the cache does not rotate");
       return;
     }
-    if (!(rope.base > 1) || rope.base > std::numeric_limits<double>::max())
-      fail("rope.base", std::to_string(rope.base), "0, or finite and > 1");
+    check_real("rope.attention_factor", rope.attention_factor, 0);
     dims_ = rope.dims == 0 ? head_dim : rope.dims;
     if (dims_ < 2 || dims_ > head_dim || dims_ % 2 != 0)
       fail(rope.dims == 0 ? "rope.dims (head_dim)" : "rope.dims", dims_,
            "an even number from 2 to head_dim = " + std::to_string(head_dim));
-    for (int i = 0; i < dims_ / 2; ++i) frequencies_.push_back(std::pow(rope.base, -2.0 * i / dims_));
+    frequencies_ = rope.frequencies;
+    if (frequencies_.empty()) {
+      check_real("rope.base", rope.base, 1);
+      for (int i = 0; i < dims_ / 2; ++i) frequencies_.push_back(std::pow(rope.base, -2.0 * i / dims_));
+    }
+    require_equal("rope.frequencies", static_cast<long long>(frequencies_.size()), dims_ / 2, "dims / 2");
+    for (const double f : frequencies_)
+      if (!std::isfinite(f)) fail("rope.frequencies", std::to_string(f), "finite");
   }
 
   const Rope& rope() const { return rope_; }
@@ -58,15 +84,10 @@ class Rotation {
   int dims() const { return dims_; }
   bool compact() const { return rope_.positions == Positions::compact; }
 
-  /// Writes the rotation by `position` steps (negative: back) as dims / 2 cosines, then dims / 2 sines. O(dims).
-  void angles(double position, float* cos_sin) const {
-    const int half = dims_ / 2;
-    for (int i = 0; i < half; ++i) {
-      const double angle = position * frequencies_[static_cast<std::size_t>(i)];
-      cos_sin[i] = static_cast<float>(std::cos(angle));
-      cos_sin[half + i] = static_cast<float>(std::sin(angle));
-    }
-  }
+  /// Writes the rotation to `position`, attention_factor included: dims / 2 cosines, then dims / 2 sines. O(dims).
+  void angles(double position, float* cos_sin) const { turn(position, rope_.attention_factor, cos_sin); }
+  /// Writes the rotation that takes a rotated key `distance` positions on (negative: back).
+  void move(double distance, float* cos_sin) const { turn(distance, 1, cos_sin); }
 
   /// Rotates one row of at least dims floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
@@ -80,7 +101,31 @@ class Rotation {
     }
   }
 
+  template <class Archive>
+  void archive(Archive& a) const {
+    a.same("rope.base", rope_.base);
+    a.same("rope.dims", dims_);
+    a.same("rope.pairs", static_cast<int>(rope_.pairs));
+    a.same("rope.positions", static_cast<int>(rope_.positions));
+    a.same("rope.attention_factor", rope_.attention_factor);
+    for (const double f : frequencies_) a.same("rope.frequencies", f);
+  }
+
  private:
+  static void check_real(const char* field, double value, double above) {
+    if (!(value > above) || value > std::numeric_limits<float>::max())
+      fail(field, std::to_string(value), "finite and > " + std::to_string(static_cast<int>(above)));
+  }
+
+  void turn(double position, double factor, float* cos_sin) const {
+    const int half = dims_ / 2;
+    for (int i = 0; i < half; ++i) {
+      const double angle = position * frequencies_[static_cast<std::size_t>(i)];
+      cos_sin[i] = static_cast<float>(factor * std::cos(angle));
+      cos_sin[half + i] = static_cast<float>(factor * std::sin(angle));
+    }
+  }
+
   Rope rope_;
   int dims_ = 0;
   std::vector<double> frequencies_;  // [dims / 2], radians a position

@@ -9,7 +9,8 @@ struct Shape {
   int query_heads = 1;
   int kv_heads = 1;
   int head_dim = 1;
-  int max_chunk = 1;  // most tokens in one call
+  int max_chunk = 1;     // most tokens in one call
+  int max_rollback = 0;  // most tokens that rollback() may take back
 
   int group() const { return query_heads / kv_heads; }
 };
@@ -22,6 +23,7 @@ inline void check(const Shape& shape) {
     fail("query_heads", shape.query_heads, "a multiple of kv_heads = " + std::to_string(shape.kv_heads));
   require_at_least("head_dim", shape.head_dim, 1);
   require_at_least("max_chunk", shape.max_chunk, 1);
+  require_range("max_rollback", shape.max_rollback, 0, 1 << 20);
 }
 
 }  // namespace buzz

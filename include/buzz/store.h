@@ -16,6 +16,16 @@ inline void convert_row(const From* from, int count, To* to) {
   Eigen::Map<Eigen::Array<To, Eigen::Dynamic, 1>>(to, count) = FromRow(from, count).template cast<To>();
 }
 
+/// The stored types' numbers in saved files.
+template <class T>
+constexpr int type_code = 0;
+template <>
+constexpr int type_code<float> = 1;
+template <>
+constexpr int type_code<Eigen::half> = 2;
+template <>
+constexpr int type_code<Eigen::bfloat16> = 3;
+
 /// The K and V rows of one layer, [kv_heads, capacity, head_dim] each, of which the first rows() of every head are in
 /// use. T: float, Eigen::half, Eigen::bfloat16. Allocates in the constructor alone.
 template <class T>
@@ -29,13 +39,13 @@ class Store {
         values_(size()),
         row_(static_cast<std::size_t>(dim_)) {}
 
-  /// Appends tokens rows of k and v, [tokens, kv_heads, head_dim]; keys are rotated by `angles`, [tokens, dims], where
-  /// rotation.dims() is not 0. The caller has checked shapes and room. O(tokens * kv_heads * head_dim).
+  /// Appends tokens rows of k and v, [tokens, kv_heads, head_dim]; keys are rotated by `angles`, [tokens,
+  /// rotation.dims()], unless that is null. The caller has checked shapes and room. O(tokens * kv_heads * head_dim).
   template <class K>
   void append(const View<const K>& k, const View<const K>& v, const Rotation& rotation, const float* angles) {
     for (int t = 0; t < k.shape(0); ++t) {
       for (int h = 0; h < heads_; ++h) {
-        if (rotation.dims() == 0) {
+        if (angles == nullptr) {
           convert_row(k.row(t, h), dim_, key(h, rows_));
         } else {
           convert_row(k.row(t, h), dim_, row_.data());
@@ -48,25 +58,41 @@ class Store {
     }
   }
 
-  /// Keeps the rows that `keep` names; in compact positions a moved key is rotated by the distance of its move (in
-  /// float, rounded once). `angles` is room for rotation.dims() floats. O(moved rows * head_dim).
-  void compact(const Keep& keep, const Rotation& rotation, float* angles) {
+  /// Keeps the rows that `keep` names. O(moved rows * head_dim).
+  void compact(const Keep& keep) {
     buzz::compact(keep, View<T>(keys_.data(), heads_, capacity_, dim_));
     buzz::compact(keep, View<T>(values_.data(), heads_, capacity_, dim_));
     rows_ = keep.size();
-    if (!rotation.compact()) return;
+  }
+
+  /// After compact(): rotates each key that moved by the distance of its move, from its last place, in float, rounded
+  /// once. `angles` is room for rotation.dims() floats. O(moved rows * dims).
+  void rotate_moved(const Keep& keep, const Rotation& rotation, float* angles) {
     for (int h = 0; h < heads_; ++h) {
       keep.for_each_run(h, [&](int from, int to, int count) {
         if (from == to) return;
-        rotation.angles(to - from, angles);  // one move for all rows of a run
+        rotation.move(to - from, angles);  // one move for all rows of a run
         for (int r = to; r < to + count; ++r) {
-          convert_row(key(h, r), dim_, row_.data());
+          convert_row(key(h, r), rotation.dims(), row_.data());
           rotation.rotate(angles, row_.data());
-          convert_row(row_.data(), dim_, key(h, r));
+          convert_row(row_.data(), rotation.dims(), key(h, r));
         }
       });
     }
   }
+
+  void rollback(int tokens) { rows_ -= tokens; }
+
+  template <class Self, class Archive>
+  static void archive(Self& self, Archive& a) {
+    const std::size_t count = static_cast<std::size_t>(self.rows_) * static_cast<std::size_t>(self.dim_);
+    for (int h = 0; h < self.heads_; ++h) {
+      a.array(self.key(h, 0), count);
+      a.array(self.value(h, 0), count);
+    }
+  }
+  /// For loading: the rows that archive() is to fill.
+  void resize(int rows) { rows_ = rows; }
 
   int rows() const { return rows_; }
   /// As stored: [kv_heads, rows, head_dim].
@@ -80,6 +106,8 @@ class Store {
     return static_cast<std::size_t>(heads_) * static_cast<std::size_t>(capacity_) * static_cast<std::size_t>(dim_);
   }
   std::ptrdiff_t head_stride() const { return static_cast<std::ptrdiff_t>(capacity_) * dim_; }
+  const T* key(int head, int row) const { return const_cast<Store*>(this)->key(head, row); }
+  const T* value(int head, int row) const { return const_cast<Store*>(this)->value(head, row); }
   T* key(int head, int row) { return keys_.data() + head * head_stride() + static_cast<std::ptrdiff_t>(row) * dim_; }
   T* value(int head, int row) {
     return values_.data() + head * head_stride() + static_cast<std::ptrdiff_t>(row) * dim_;

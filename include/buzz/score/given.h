@@ -8,10 +8,14 @@ namespace buzz {
 class Given {
  public:
   struct Options {};
+  static constexpr int code = 2;           // in saved files
+  static constexpr bool remembers = true;  // has scores between calls: scores(), row()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
 
   static void check(const Options&) {}
+  template <class Archive>
+  static void archive(Archive&, const Options&) {}
   Given(const Options&, int heads, int capacity) : heads_(heads), scores_(heads, capacity) {}
 
   void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
@@ -29,6 +33,8 @@ class Given {
   void compact(const Keep& keep) { scores_.compact(keep); }
   void forget(int) {}
   Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
+  float* row(int head) { return scores_.head(head); }
+  const float* row(int head) const { return scores_.head(head); }
   std::size_t bytes() const { return scores_.bytes(); }
 
  private:

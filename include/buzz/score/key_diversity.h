@@ -14,10 +14,14 @@ namespace buzz {
 class KeyDiversity {
  public:
   struct Options {};
+  static constexpr int code = 3;            // in saved files
+  static constexpr bool remembers = false;  // has scores between calls: scores(), row()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = true;  // select(keys, values)
 
   static void check(const Options&) {}
+  template <class Archive>
+  static void archive(Archive&, const Options&) {}
   KeyDiversity(const Options&, int, int) {}
 
   void append(int, int) {}

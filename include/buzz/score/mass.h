@@ -19,37 +19,41 @@ class Mass {
   struct Options {
     MassKind mass = MassKind::accumulated;
   };
+  static constexpr int code = 1;             // in saved files
+  static constexpr bool remembers = true;    // has scores between calls: scores(), row()
   static constexpr bool needs_mass = true;   // observe() has to be fed
   static constexpr bool needs_rows = false;  // select() does without K and V
 
   static void check(const Options&) {}
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    a.same("mass", static_cast<int>(o.mass));
+  }
   Mass(const Options& options, int heads, int capacity)
-      : kind_(options.mass), heads_(heads), scores_(heads, capacity), call_(heads, capacity) {}
+      : kind_(options.mass), heads_(heads), scores_(heads, capacity), sums_(static_cast<std::size_t>(capacity)) {}
 
   void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
 
-  /// Adds the column sums of probabilities [query_heads, queries, rows]; the queries are the last rows, and what a
-  /// query gives to a later row is not read. O(query_heads * queries * rows).
-  void observe(const View<const float>& probabilities) {
-    const int queries = probabilities.shape(1), rows = probabilities.shape(2);
+  /// The column sums of one query's probabilities over a head's group, [rows]: of probabilities [query_heads, queries,
+  /// rows], whose queries are the last rows; what the query gives to a later row is not read. The result is valid until
+  /// the next call. O(group * rows).
+  const float* column_sums(const View<const float>& probabilities, int head, int query) {
+    const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
     const int group = probabilities.shape(0) / heads_;
-    call_.clear(heads_, 0, rows);
-    for (int q = 0; q < probabilities.shape(0); ++q) {
-      float* sums = call_.head(q / group);
-      for (int i = 0; i < queries; ++i) {
-        const int seen = rows - queries + i + 1;
-        Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, i), seen);
-        Eigen::Map<Eigen::ArrayXf>(sums, seen) += p.isFinite().select(p, 0.f);
-      }
+    std::fill_n(sums_.data(), rows, 0.f);
+    Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), seen);
+    for (int q = head * group; q < (head + 1) * group; ++q) {
+      Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, query), seen);
+      sums += p.isFinite().select(p, 0.f);
     }
-    for (int h = 0; h < heads_; ++h) add(h, call_.head(h), rows);
+    return sums_.data();
   }
 
-  /// Adds one call's column sums of one head, [rows]. O(rows).
-  void add(int head, const float* sums, int rows) {
+  /// Adds column sums of one head, [rows]; `first`: they are the first of a call. O(rows).
+  void add(int head, const float* sums, int rows, bool first) {
     Eigen::Map<const Eigen::ArrayXf> s(sums, rows);
     Eigen::Map<Eigen::ArrayXf> score(scores_.head(head), rows);
-    if (kind_ == MassKind::latest)
+    if (kind_ == MassKind::latest && first)
       score = s;
     else
       score += s;
@@ -67,13 +71,15 @@ class Mass {
   /// Sets the scores of rows [0, end) to 0, as the authors do with those that will never be read again.
   void forget(int end) { scores_.clear(heads_, 0, end); }
   Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
-  std::size_t bytes() const { return scores_.bytes() + call_.bytes(); }
+  float* row(int head) { return scores_.head(head); }
+  const float* row(int head) const { return scores_.head(head); }
+  std::size_t bytes() const { return scores_.bytes() + sums_.size() * sizeof(float); }
 
  private:
   MassKind kind_;
   int heads_;
-  RowScores scores_;  // [kv_heads, capacity]
-  RowScores call_;    // [kv_heads, capacity], one call's column sums
+  RowScores scores_;         // [kv_heads, capacity]
+  std::vector<float> sums_;  // [capacity], one query's
 };
 
 }  // namespace buzz

@@ -10,10 +10,14 @@ namespace buzz {
 class NoScore {
  public:
   struct Options {};
+  static constexpr int code = 0;            // in saved files
+  static constexpr bool remembers = false;  // has scores between calls: scores(), row()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
 
   static void check(const Options&) {}
+  template <class Archive>
+  static void archive(Archive&, const Options&) {}
   NoScore(const Options&, int, int) {}
 
   void append(int, int) {}

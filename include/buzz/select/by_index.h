@@ -12,16 +12,23 @@ class Nothing {
     int threshold = 0;  // rows between sink and window that trigger an eviction when exceeded; >= 0. 0: at every call;
                         // more makes evictions rarer and each cheaper a token
   };
+  static constexpr int code = 3;  // in saved files
+  static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {4, 160}; }
 
   static void check(const Options& o) { require_at_least("threshold", o.threshold, 0); }
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    a.same("threshold", o.threshold);
+  }
   explicit Nothing(const Options& o) : threshold_(o.threshold) {}
 
   bool due(const Regions& r) const { return r.middle() > threshold_; }
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(o.threshold) + max_chunk; }
+  static int room(const Options& o, int) { return o.threshold; }
   bool again(int) const { return false; }
   int forgotten(int) const { return 0; }
-  int pass(const float*, int, int, std::int32_t*) const { return 0; }
+  int pass(const float*, int, int, int, std::int32_t*) const { return 0; }
 
  private:
   int threshold_;
@@ -33,16 +40,23 @@ class Everything {
   struct Options {
     int capacity = 4096;  // rows; >= 1
   };
+  static constexpr int code = 4;  // in saved files
+  static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {0, 0}; }
 
   static void check(const Options& o) { require_at_least("capacity", o.capacity, 1); }
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    a.same("capacity", o.capacity);
+  }
   explicit Everything(const Options&) {}
 
   bool due(const Regions&) const { return false; }
   static long long bound(const Options& o, int) { return o.capacity; }
+  static int room(const Options& o, int) { return o.capacity; }
   bool again(int) const { return false; }
   int forgotten(int) const { return 0; }
-  int pass(const float*, int hive, int fresh, std::int32_t* out) const {
+  int pass(const float*, int hive, int fresh, int, std::int32_t* out) const {
     for (int i = 0; i < hive + fresh; ++i) out[i] = i;
     return hive + fresh;
   }

@@ -30,6 +30,9 @@ class Segments {
     HiveRule hive = HiveRule::first;
     Passes passes = Passes::until_bounded;
   };
+  static constexpr int code = 1;  // in saved files
+  /// A row moves at most about log2(threshold) + 2 times before it is dropped.
+  static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {4, 160}; }
 
   static void check(const Options& o) {
@@ -43,6 +46,15 @@ class Segments {
     else if (o.hive_stride != 0)
       require_at_least("hive_stride", o.hive_stride, 2);
   }
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    a.same("threshold", o.threshold);
+    a.same("stride", o.stride);
+    a.same("keep", o.keep);
+    a.same("hive_stride", o.hive_stride);
+    a.same("hive", static_cast<int>(o.hive));
+    a.same("passes", static_cast<int>(o.passes));
+  }
   explicit Segments(const Options& o)
       : o_(o), hive_stride_(o.hive_stride != 0 ? o.hive_stride : default_hive_stride(o.stride)) {}
 
@@ -53,12 +65,18 @@ class Segments {
     if (o.passes == Passes::until_bounded) return once;
     return std::max(once, 2LL * (max_chunk + 1LL));  // the fixed point of rows / 2 + 1 + max_chunk
   }
+  /// Most rows between sink and window that may be pinned, so that passes still come to an end.
+  static int room(const Options& o, int max_chunk) {
+    if (o.passes == Passes::until_bounded) return o.threshold - 1;
+    return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
+  }
   bool again(int middle) const { return o_.passes == Passes::until_bounded && middle > o_.threshold; }
   /// Rows of the hive that a pass keeps without reading their scores.
   int forgotten(int hive) const { return o_.hive == HiveRule::first ? chunks(hive, hive_stride_) : 0; }
 
-  /// One pass over worth[0..hive + fresh): writes the kept indices, ascending, and returns how many.
-  int pass(const float* worth, int hive, int fresh, std::int32_t* out) const {
+  /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
+  /// more): writes the kept indices, ascending, and returns how many.
+  int pass(const float* worth, int hive, int fresh, int, std::int32_t* out) const {
     if (o_.hive == HiveRule::together) return pick_chunks(worth, hive + fresh, o_.stride, o_.keep, out);
     const int kept = o_.hive == HiveRule::first ? pick_every(hive, hive_stride_, out)
                                                 : pick_chunks(worth, hive, hive_stride_, o_.keep, out);

@@ -16,22 +16,31 @@ class TopK {
     int threshold = 0;  // rows between sink and window that trigger one when exceeded, >= heavy; 0: heavy, so that
                         // every call evicts, as in the paper
   };
+  static constexpr int code = 2;  // in saved files
+  static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {0, 160}; }
 
   static void check(const Options& o) {
     require_at_least("heavy", o.heavy, 0);
     if (o.threshold != 0) require_at_least("threshold", o.threshold, o.heavy);
   }
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    a.same("heavy", o.heavy);
+    a.same("threshold", o.threshold);
+  }
   explicit TopK(const Options& o) : heavy_(o.heavy), threshold_(limit(o)) {}
 
   bool due(const Regions& r) const { return r.middle() > threshold_; }
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(limit(o)) + max_chunk; }
+  static int room(const Options& o, int) { return o.heavy; }
   bool again(int) const { return false; }
   int forgotten(int) const { return 0; }
 
-  /// O(hive + fresh) on average, and O(heavy log heavy) to put the kept rows in order.
-  int pass(const float* worth, int hive, int fresh, std::int32_t* out) const {
-    const int count = hive + fresh, kept = std::min(heavy_, count);
+  /// The heaviest that still fit beside the pinned rows. O(hive + fresh) on average, and O(heavy log heavy) to put the
+  /// kept rows in order.
+  int pass(const float* worth, int hive, int fresh, int pinned, std::int32_t* out) const {
+    const int count = hive + fresh, kept = std::min(heavy_ - pinned, count);
     std::iota(out, out + count, 0);
     const auto before = [worth](std::int32_t a, std::int32_t b) {
       return beats(worth[a], worth[b]) || (!beats(worth[b], worth[a]) && a < b);

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <istream>
+#include <ostream>
+#include <string>
+#include <type_traits>
+
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// The format of a saved cache: "BUZZ", a version, then the fields in a fixed order, then a checksum. All
+/// little-endian: whole numbers as int64, real ones as binary64, arrays in their own type. The fields themselves are
+/// listed once, in the archive() functions of what is saved; a Writer writes them, a Reader reads and checks them.
+constexpr int archive_version = 1;
+
+/// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
+class Checksum {
+ public:
+  void add(const unsigned char* bytes, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) state_ = (state_ ^ bytes[i]) * 0x100000001B3u;
+  }
+  std::uint64_t value() const { return state_; }
+
+ private:
+  std::uint64_t state_ = 0xCBF29CE484222325u;
+};
+
+/// Reverses each value's bytes where the host is big-endian.
+template <std::size_t Size>
+void little_endian(unsigned char* bytes, std::size_t values) {
+  const std::uint16_t probe = 1;
+  unsigned char low;
+  std::memcpy(&low, &probe, 1);
+  if (low == 1 || Size == 1) return;
+  for (std::size_t v = 0; v < values; ++v)
+    for (std::size_t i = 0; i < Size / 2; ++i) std::swap(bytes[v * Size + i], bytes[v * Size + Size - 1 - i]);
+}
+
+/// Writes fields to a stream as they come. Errors: the stream refuses.
+class Writer {
+ public:
+  explicit Writer(std::ostream& out) : out_(out) {
+    raw(reinterpret_cast<const unsigned char*>("BUZZ"), 4);
+    same("version", archive_version);
+  }
+
+  /// What the reader must already have: sizes, options.
+  template <class T>
+  void same(const char*, T value) {
+    if constexpr (std::is_floating_point<T>::value)
+      put(static_cast<double>(value));
+    else
+      put(static_cast<std::int64_t>(value));
+  }
+  /// State: a number within a range that the reader checks.
+  void number(const char*, const int& value, long long, long long) { put(static_cast<std::int64_t>(value)); }
+  template <class T>
+  void array(const T* values, std::size_t count) {
+    static_assert(std::is_trivially_copyable<T>::value, "saved as bytes");
+    constexpr std::size_t batch = 4096 / sizeof(T);
+    unsigned char bytes[batch * sizeof(T)];
+    for (std::size_t done = 0; done < count; done += batch) {
+      const std::size_t n = count - done < batch ? count - done : batch;
+      std::memcpy(bytes, static_cast<const void*>(values + done), n * sizeof(T));
+      little_endian<sizeof(T)>(bytes, n);
+      raw(bytes, n * sizeof(T));
+    }
+  }
+  void finish() {
+    put(static_cast<std::int64_t>(sum_.value()));
+    out_.flush();
+    if (!out_) fail("stream", "write failed", "a stream that takes all bytes");
+  }
+
+ private:
+  template <class T>
+  void put(T value) {
+    array(&value, 1);
+  }
+  void raw(const unsigned char* bytes, std::size_t count) {
+    sum_.add(bytes, count);
+    out_.write(reinterpret_cast<const char*>(bytes), static_cast<std::streamsize>(count));
+  }
+
+  std::ostream& out_;
+  Checksum sum_;
+};
+
+/// Reads and checks what a Writer wrote. Errors: another magic, version, size or option, named; numbers out of range;
+/// fewer bytes than there should be; another checksum. What it filled until then is to be thrown away.
+class Reader {
+ public:
+  explicit Reader(std::istream& in) : in_(in) {
+    unsigned char magic[4];
+    raw(magic, 4);
+    if (std::memcmp(magic, "BUZZ", 4) != 0) fail("magic", "other bytes", "\"BUZZ\"");
+    same("version", archive_version);
+  }
+
+  template <class T>
+  void same(const char* field, T expected) {
+    if constexpr (std::is_floating_point<T>::value) {
+      const double value = get<double>();
+      if (!(value == static_cast<double>(expected)))
+        fail(field, std::to_string(value), std::to_string(expected) + ", as in this cache");
+    } else {
+      const std::int64_t value = get<std::int64_t>();
+      if (value != static_cast<std::int64_t>(expected))
+        fail(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
+    }
+  }
+  void number(const char* field, int& value, long long low, long long high) {
+    const std::int64_t read = get<std::int64_t>();
+    require_range(field, read, low, high);
+    value = static_cast<int>(read);
+  }
+  template <class T>
+  void array(T* values, std::size_t count) {
+    static_assert(std::is_trivially_copyable<T>::value, "saved as bytes");
+    unsigned char* bytes = reinterpret_cast<unsigned char*>(values);
+    raw(bytes, count * sizeof(T));
+    little_endian<sizeof(T)>(bytes, count);
+  }
+  void finish() {
+    const std::uint64_t expected = sum_.value();
+    if (static_cast<std::uint64_t>(get<std::int64_t>()) != expected)
+      fail("checksum", "another", "the one that the bytes before it have");
+  }
+
+ private:
+  template <class T>
+  T get() {
+    T value;
+    array(&value, 1);
+    return value;
+  }
+  void raw(unsigned char* bytes, std::size_t count) {
+    in_.read(reinterpret_cast<char*>(bytes), static_cast<std::streamsize>(count));
+    if (static_cast<std::size_t>(in_.gcount()) != count) fail("stream", "ends early", "all bytes of a saved cache");
+    sum_.add(bytes, count);
+  }
+
+  std::istream& in_;
+  Checksum sum_;
+};
+
+}  // namespace buzz

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// Saves a cache (anything with save(std::ostream&)) to a file: written under path + ".tmp", then renamed, so that at
+/// `path` there is the old file or the whole new one. Errors: a path that cannot be written; the old file is then as it
+/// was.
+template <class Cache>
+void save_file(const Cache& cache, const std::string& path) {
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    if (!out) fail("path", temporary, "a file that can be written");
+    cache.save(out);
+    out.close();
+    if (!out) fail("path", temporary, "a file with room for the cache");
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    fail("path", path, "a place that a file can be renamed to");
+  }
+}
+
+/// Loads a cache (anything with load(std::istream&)). Errors: no such file, and what load() refuses; the cache is
+/// then as it was.
+template <class Cache>
+void load_file(Cache& cache, const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("path", path, "a file that can be read");
+  cache.load(in);
+}
+
+}  // namespace buzz

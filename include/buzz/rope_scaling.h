@@ -1,0 +1,82 @@
+#pragma once
+
+#include <algorithm>
+
+#include "buzz/rope.h"
+
+namespace buzz {
+
+/// Rope whose frequencies are scaled for a context longer than the model was trained with. Each takes a Rope with a
+/// base, and the number of rotated elements `dims` (head_dim where all are). Errors: as the function says; the rest is
+/// checked when a cache is made of the result.
+namespace rope_scaling {
+
+constexpr double two_pi = 6.283185307179586476925286766559;
+
+/// Refuses what no scaling can work with, and returns `rope` with the base's own frequencies in its table.
+inline Rope tabulated(Rope rope, int dims, double factor) {
+  if (!(factor > 0) || !std::isfinite(factor)) fail("factor", std::to_string(factor), "finite and > 0");
+  require_range("dims", dims, 2, std::numeric_limits<int>::max());
+  if (!(rope.base > 1) || !std::isfinite(rope.base)) fail("rope.base", std::to_string(rope.base), "finite and > 1");
+  rope.dims = dims;
+  rope.frequencies.clear();
+  for (int i = 0; i < dims / 2; ++i) rope.frequencies.push_back(std::pow(rope.base, -2.0 * i / dims));
+  return rope;
+}
+
+/// Position interpolation (arXiv 2306.15595): every frequency is divided by factor.
+inline Rope linear(const Rope& rope, int dims, double factor) {
+  Rope result = tabulated(rope, dims, factor);
+  for (double& f : result.frequencies) f /= factor;
+  return result;
+}
+
+/// NTK-aware: the base is multiplied by factor^(dims / (dims - 2)), so that the highest frequency stays and the lowest
+/// is divided by factor. Errors: dims < 4.
+inline Rope ntk(Rope rope, int dims, double factor) {
+  require_at_least("dims", dims, 4);
+  rope = tabulated(rope, dims, factor);
+  rope.base *= std::pow(factor, static_cast<double>(dims) / (dims - 2));
+  return tabulated(rope, dims, factor);
+}
+
+/// Llama 3.1's bands: wavelengths under original_context / high stay, those over original_context / low are divided by
+/// factor, between them it is mixed. Errors: original_context <= 0, low >= high.
+inline Rope llama3(const Rope& rope, int dims, double factor, double low, double high, double original_context) {
+  Rope result = tabulated(rope, dims, factor);
+  if (!(original_context > 0)) fail("original_context", std::to_string(original_context), "> 0");
+  if (!(low > 0 && low < high)) fail("low", std::to_string(low), "> 0 and < high");
+  for (double& f : result.frequencies) {
+    const double turns = original_context * f / two_pi;
+    const double keep = std::min(1.0, std::max(0.0, (turns - low) / (high - low)));
+    f = keep * f + (1 - keep) * f / factor;
+  }
+  return result;
+}
+
+/// YaRN (arXiv 2309.00071, section 3): frequencies that turn more than beta_fast times in the original context stay,
+/// those that turn less than beta_slow times are divided by factor, and between them a ramp over the dimensions.
+/// Queries and keys are multiplied by attention_factor; 0: 0.1 * ln(factor) + 1. Errors: original_context <= 0, betas
+/// out of order.
+inline Rope yarn(const Rope& rope, int dims, double factor, double original_context, double beta_fast = 32,
+                 double beta_slow = 1, double attention_factor = 0) {
+  Rope result = tabulated(rope, dims, factor);
+  if (!(original_context > 0)) fail("original_context", std::to_string(original_context), "> 0");
+  if (!(beta_slow > 0 && beta_slow <= beta_fast)) fail("beta_slow", std::to_string(beta_slow), "> 0 and <= beta_fast");
+  const auto dimension = [&](double turns) {  // the pair that turns so often
+    return dims * std::log(original_context / (turns * two_pi)) / (2 * std::log(rope.base));
+  };
+  const double low = std::max(0.0, std::floor(dimension(beta_fast)));
+  const double high = std::min(dims - 1.0, std::ceil(dimension(beta_slow)));
+  const double width = std::max(0.001, high - low);
+  for (int i = 0; i < dims / 2; ++i) {
+    double& f = result.frequencies[static_cast<std::size_t>(i)];
+    const double scaled = std::min(1.0, std::max(0.0, (i - low) / width));
+    f = scaled * f / factor + (1 - scaled) * f;
+  }
+  result.attention_factor = attention_factor != 0 ? attention_factor : factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
+  return result;
+}
+
+}  // namespace rope_scaling
+}  // namespace buzz
