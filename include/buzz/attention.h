@@ -58,9 +58,9 @@ class Attention {
   /// probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives. The caller has
   /// checked the shapes. O(tokens * query_heads * rows * head_dim).
   template <class Q, class T, class O>
-  void operator()(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const T>& values,
+  void operator()(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
                   const View<O>& out, const View<float>& mass, Executor run = {}) {
-    for_each_block(q.shape(0), keys.shape(1), run, [&](Block& b) {
+    for_each_block(q.shape(0), keys.values.shape(1), run, [&](Block& b) {
       if (b.first == 0) clear(mass, b.head);
       load_queries(q, turn, b);
       logits(keys, turn, b, 0, b.rows, b.p);
@@ -75,9 +75,9 @@ class Attention {
   /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
   /// [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more than a tile of probabilities.
   template <class Q, class T>
-  void column_sums(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const float>& lse,
+  void column_sums(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const View<const float>& lse,
                    const View<float>& mass, Executor run = {}) {
-    for_each_block(q.shape(0), keys.shape(1), run, [&](Block& b) {
+    for_each_block(q.shape(0), keys.values.shape(1), run, [&](Block& b) {
       if (b.first == 0) clear(mass, b.head);
       load_queries(q, turn, b);
       for (int begin = 0; begin < b.rows; begin += tile_rows) {
@@ -104,7 +104,7 @@ class Attention {
   using ConstMatrixMap = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
   // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
   // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
-  static constexpr int block_rows = 64, tile_rows = 64, gemm_rows = 16;
+  static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
 
   /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
   struct Block {
@@ -165,41 +165,74 @@ class Attention {
 
   /// out [m, b.stride]: the block's logits for rows [begin, end).
   template <class T>
-  void logits(const View<const T>& keys, const Turn& turn, const Block& b, int begin, int end, float* out) const {
+  void logits(const RowsView<T>& keys, const Turn& turn, const Block& b, int begin, int end, float* out) const {
     for (int r = begin; r < end; r += tile_rows, out += tile_rows) {
-      const Tile k = tile(keys, b, r, std::min(tile_rows, end - r), turn.keys != nullptr);
-      if (turn.keys != nullptr)
-        for (int i = 0; i < k.count; ++i)
-          turn.rotation->rotate(turn.keys + static_cast<std::ptrdiff_t>(r + i) * turn.rotation->dims(),
-                                b.tile + i * dim());
-      if (b.m < gemm_rows)
-        kernels::dots(b.queries, dim(), b.m, k.data, k.stride, k.count, shape_.head_dim, out, b.stride);
-      else
-        map(out, b.m, k.count, b.stride).noalias() =
-            map(b.queries, b.m, dim(), dim()) * map(k.data, k.count, dim(), k.stride).transpose();
+      const int count = std::min(tile_rows, end - r);
+      const auto product = [&](const auto* k, std::ptrdiff_t stride) {
+        if constexpr (std::is_same<decltype(k), const float*>::value)
+          if (b.m >= gemm_rows) {
+            map(out, b.m, count, b.stride).noalias() =
+                map(b.queries, b.m, dim(), dim()) * map(k, count, dim(), stride).transpose();
+            return;
+          }
+        kernels::dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
+      };
+      if (reads_in_place<T>(b) && turn.keys == nullptr) {
+        if constexpr (kernels::loads_packets<T>) product(keys.values.row(b.head, r), keys.values.stride(1));
+      } else {
+        fill_tile(keys.values, b, r, count);
+        if (turn.keys != nullptr)
+          for (int i = 0; i < count; ++i)
+            turn.rotation->rotate(turn.keys + static_cast<std::ptrdiff_t>(r + i) * turn.rotation->dims(),
+                                  b.tile + i * dim());
+        product(static_cast<const float*>(b.tile), dim());
+      }
+      for (int i = 0; has_scale<T> && i < b.m; ++i)
+        Eigen::Map<Eigen::ArrayXf>(out + i * b.stride, count) *=
+            Eigen::Map<const Eigen::ArrayXf>(keys.scales.row(0, b.head) + r, count);
     }
   }
 
-  /// Logits of query row i become probabilities over the rows that it sees, and 0 after.
+  /// Logits of query row i become probabilities over the rows that it sees.
   void softmax(const Block& b, int i) const {
-    float* row = b.p + i * b.stride;
-    Eigen::Map<Eigen::ArrayXf> p(row, b.seen(i));
+    Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, b.seen(i));
     p = (p - p.maxCoeff()).exp();
     p *= 1 / p.sum();
-    std::fill(row + b.seen(i), row + b.rows, 0.f);
   }
 
-  /// b.result [m, dim] = p times values.
+  /// b.result [m, dim] = p times values; p is then scaled, where the values are. What a query does not see is not even
+  /// multiplied by 0: there could be a NaN in it.
   template <class T>
-  void weigh(const View<const T>& values, const Block& b) const {
+  void weigh(const RowsView<T>& values, const Block& b) const {
+    for (int i = 0; has_scale<T> && i < b.m; ++i)
+      Eigen::Map<Eigen::ArrayXf>(b.p + i * b.stride, b.seen(i)) *=
+          Eigen::Map<const Eigen::ArrayXf>(values.scales.row(0, b.head), b.seen(i));
     std::fill_n(b.result, b.m * dim(), 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
-      const Tile v = tile(values, b, r, std::min(tile_rows, b.rows - r), false);
-      if (b.m < gemm_rows)
-        kernels::add(b.p + r, b.stride, b.m, v.data, v.stride, v.count, shape_.head_dim, b.result, dim());
-      else
-        map(b.result, b.m, dim(), dim()).noalias() +=
-            map(b.p + r, b.m, v.count, b.stride) * map(v.data, v.count, dim(), v.stride);
+      const int count = std::min(tile_rows, b.rows - r);
+      const auto product = [&](const auto* v, std::ptrdiff_t stride) {
+        const auto add = [&](int i, int queries, int seen) {
+          kernels::add(b.p + i * b.stride + r, b.stride, queries, v, stride, seen, shape_.head_dim,
+                       b.result + i * dim(), dim());
+        };
+        if (r + count > b.seen(0)) {
+          for (int i = 0; i < b.m; i += b.group) add(i, b.group, std::max(0, std::min(count, b.seen(i) - r)));
+          return;
+        }
+        if constexpr (std::is_same<decltype(v), const float*>::value)
+          if (b.m >= gemm_rows) {
+            map(b.result, b.m, dim(), dim()).noalias() +=
+                map(b.p + r, b.m, count, b.stride) * map(v, count, dim(), stride);
+            return;
+          }
+        add(0, b.m, count);
+      };
+      if (reads_in_place<T>(b)) {
+        if constexpr (kernels::loads_packets<T>) product(values.values.row(b.head, r), values.values.stride(1));
+      } else {
+        fill_tile(values.values, b, r, count);
+        product(static_cast<const float*>(b.tile), dim());
+      }
     }
   }
 
@@ -218,18 +251,14 @@ class Attention {
     }
   }
 
-  /// `count` rows as float, from row r: where they are, or converted into the block's tile.
-  struct Tile {
-    const float* data;
-    std::ptrdiff_t stride;
-    int count;
-  };
+  /// Floats are read where they are; so are other types where each row is converted but once, in registers.
   template <class T>
-  Tile tile(const View<const T>& cached, const Block& b, int r, int count, bool copy) const {
-    if constexpr (std::is_same<T, float>::value)
-      if (!copy) return {cached.row(b.head, r), cached.stride(1), count};
-    for (int i = 0; i < count; ++i) convert_row(cached.row(b.head, r + i), shape_.head_dim, b.tile + i * dim());
-    return {b.tile, dim(), count};
+  static bool reads_in_place(const Block& b) {
+    return std::is_same<T, float>::value || (kernels::loads_packets<T> && b.m <= 4);
+  }
+  template <class T>
+  void fill_tile(const View<const T>& cached, const Block& b, int r, int count) const {
+    for (int i = 0; i < count; ++i) kernels::convert(cached.row(b.head, r + i), shape_.head_dim, b.tile + i * dim());
   }
 
   static MatrixMap map(float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {

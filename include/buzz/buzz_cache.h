@@ -25,9 +25,9 @@ struct Memory {
 ///
 ///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict when due
 ///
-/// T: float, Eigen::half or Eigen::bfloat16, the type of the stored rows. Everything is allocated in the constructor.
-/// rows() never exceeds capacity() = sink + window + threshold + max_chunk. Not copyable but by fork(); a moved-from
-/// cache may only be destroyed or assigned to.
+/// T: float, Eigen::half, Eigen::bfloat16 or std::int8_t (with a scale a row), the type of the stored rows. Everything
+/// is allocated in the constructor. rows() never exceeds capacity() = sink + window + threshold + max_chunk. Not
+/// copyable but by fork(); a moved-from cache may only be destroyed or assigned to.
 template <class T, class Policy_ = Beehive>
 class BuzzCache {
  public:
@@ -59,8 +59,8 @@ class BuzzCache {
 
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
   /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
-  /// head_dim]; 0 <= tokens <= max_chunk; each of float or T. Causal within the call. Errors: another shape, a full
-  /// cache; the cache is then as it was. O(tokens * query_heads * rows * head_dim).
+  /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. Errors: another
+  /// shape, a full cache; the cache is then as it was. O(tokens * query_heads * rows * head_dim).
   template <class Q, class K, class O>
   void attend(View<Q> q, View<K> k, View<K> v, View<O> out, Executor run = {}) {
     require_shape("q", q, k.shape(0), shape_.query_heads, shape_.head_dim);
@@ -215,9 +215,13 @@ class BuzzCache {
   /// Each row's index in its sequence, ascending, and its score, [rows].
   Span<const std::int32_t> positions(int head) const { return policy_.positions(head); }
   Span<const float> scores(int head) const { return policy_.scores(head); }
-  /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys().
-  View<const T> keys() const { return store_.keys(); }
-  View<const T> values() const { return store_.values(); }
+  /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
+  /// these.
+  View<const T> keys() const { return store_.keys().values; }
+  View<const T> values() const { return store_.values().values; }
+  /// [1, kv_heads, rows], empty where T has no scales.
+  View<const float> key_scales() const { return store_.keys().scales; }
+  View<const float> value_scales() const { return store_.values().scales; }
   bool has_raw_keys() const { return raw_keys_; }
 
   Memory memory() const {
@@ -245,7 +249,7 @@ class BuzzCache {
 
   const Keep& select() {
     if constexpr (Policy::needs_rows)
-      return policy_.select(keys(), values());
+      return policy_.select(store_.keys(), store_.values());
     else
       return policy_.select();
   }

@@ -1,19 +1,15 @@
 #pragma once
 
-#include <Eigen/Core>
-#include <cstddef>
-#include <cstring>
 #include <utility>
+
+#include "buzz/packet.h"
 
 namespace buzz {
 
-/// The two products of attention for few queries, written with Eigen's packets (SSE, AVX, AVX-512, NEON, or plain
-/// floats): each cached row is loaded once for up to four queries. A sum's order depends on neither the number of
-/// queries nor that of rows, so that results are the same bits however work is cut.
+/// The two products of attention for few queries: each cached row is loaded once for up to four of them. A sum's order
+/// depends on neither the number of queries nor that of rows, so that results are the same bits however work is cut.
 namespace kernels {
 
-using Packet = Eigen::internal::packet_traits<float>::type;
-constexpr int packet_size = Eigen::internal::packet_traits<float>::size;
 constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;
 
 template <class F, int... I>
@@ -26,36 +22,40 @@ inline void unroll(F&& f) {
   unroll(f, std::make_integer_sequence<int, N>());
 }
 
-inline Packet load(const float* from) { return Eigen::internal::ploadu<Packet>(from); }
-/// The first n < packet_size floats, then zeros.
-inline Packet load(const float* from, int n) {
-  float padded[packet_size] = {};
-  std::memcpy(padded, from, sizeof(float) * static_cast<std::size_t>(n));
-  return load(padded);
+/// Asks for what a stream over rows will read 4 KiB after x, at the first packet of each cache line: processors stop at
+/// page ends and lose track of rows that are read side by side (bench/README.md has the ratios).
+template <class T>
+inline void prefetch_ahead(const T* x, int i) {
+  constexpr int line = 64 / static_cast<int>(sizeof(T));
+  if (i % line == 0)
+    Eigen::internal::prefetch(reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096));
 }
 
 /// out[q][r] = dot(a[q], b[r]) over dim elements, for Q x R rows.
-template <int Q, int R>
-inline void dots(const float* a, std::ptrdiff_t a_stride, const float* b, std::ptrdiff_t b_stride, int dim, float* out,
+template <int Q, int R, class T>
+inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int dim, float* out,
                  std::ptrdiff_t out_stride) {
   Packet sum[Q][R];
   unroll<Q>([&](auto q) { unroll<R>([&](auto r) { sum[q][r] = Eigen::internal::pset1<Packet>(0.f); }); });
-  const auto step = [&](auto&& at) {
+  const auto step = [&](int i, auto&& at) {
     Packet row[R];
-    unroll<R>([&](auto r) { row[r] = at(b + r * b_stride); });
+    unroll<R>([&](auto r) {
+      prefetch_ahead(b + r * b_stride, i);
+      row[r] = at(b + r * b_stride);
+    });
     unroll<Q>([&](auto q) {
       const Packet query = at(a + q * a_stride);
       unroll<R>([&](auto r) { sum[q][r] = Eigen::internal::pmadd(query, row[r], sum[q][r]); });
     });
   };
   int i = 0;
-  for (; i + packet_size <= dim; i += packet_size) step([i](const float* x) { return load(x + i); });
-  if (i < dim) step([i, dim](const float* x) { return load(x + i, dim - i); });
+  for (; i + packet_size <= dim; i += packet_size) step(i, [i](const auto* x) { return load(x + i); });
+  if (i < dim) step(i, [i, dim](const auto* x) { return load(x + i, dim - i); });
   unroll<Q>([&](auto q) { unroll<R>([&](auto r) { out[q * out_stride + r] = Eigen::internal::predux(sum[q][r]); }); });
 }
 
-template <int Q>
-inline void dots(const float* a, std::ptrdiff_t a_stride, const float* b, std::ptrdiff_t b_stride, int rows, int dim,
+template <int Q, class T>
+inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
                  float* out, std::ptrdiff_t out_stride) {
   constexpr int R = many_registers ? 4 : 2;
   int r = 0;
@@ -63,25 +63,18 @@ inline void dots(const float* a, std::ptrdiff_t a_stride, const float* b, std::p
   for (; r < rows; ++r) dots<Q, 1>(a, a_stride, b + r * b_stride, b_stride, dim, out + r, out_stride);
 }
 
-/// out [queries, rows] = a [queries, dim] times b [rows, dim] transposed. O(queries * rows * dim).
-inline void dots(const float* a, std::ptrdiff_t a_stride, int queries, const float* b, std::ptrdiff_t b_stride,
-                 int rows, int dim, float* out, std::ptrdiff_t out_stride) {
-  int q = 0;
-  for (; q + 4 <= queries; q += 4)
-    dots<4>(a + q * a_stride, a_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
-  for (; q < queries; ++q)
-    dots<1>(a + q * a_stride, a_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
-}
-
 /// out[q][0..N packets) += sum over rows of weight[q][r] * b[r][...].
-template <int Q, int N>
-inline void add(const float* weight, std::ptrdiff_t w_stride, const float* b, std::ptrdiff_t b_stride, int rows,
-                float* out, std::ptrdiff_t out_stride) {
+template <int Q, int N, class T>
+inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, float* out,
+                std::ptrdiff_t out_stride) {
   Packet sum[Q][N];
   unroll<Q>([&](auto q) { unroll<N>([&](auto n) { sum[q][n] = load(out + q * out_stride + n * packet_size); }); });
   for (int r = 0; r < rows; ++r) {
     Packet row[N];
-    unroll<N>([&](auto n) { row[n] = load(b + r * b_stride + n * packet_size); });
+    unroll<N>([&](auto n) {
+      prefetch_ahead(b + r * b_stride, n * packet_size);
+      row[n] = load(b + r * b_stride + n * packet_size);
+    });
     unroll<Q>([&](auto q) {
       const Packet w = Eigen::internal::pset1<Packet>(weight[q * w_stride + r]);
       unroll<N>([&](auto n) { sum[q][n] = Eigen::internal::pmadd(w, row[n], sum[q][n]); });
@@ -92,9 +85,9 @@ inline void add(const float* weight, std::ptrdiff_t w_stride, const float* b, st
   });
 }
 
-template <int Q>
-inline void add(const float* weight, std::ptrdiff_t w_stride, const float* b, std::ptrdiff_t b_stride, int rows,
-                int dim, float* out, std::ptrdiff_t out_stride) {
+template <int Q, class T>
+inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
+                float* out, std::ptrdiff_t out_stride) {
   constexpr int N = many_registers ? 4 : 2;
   int i = 0;
   for (; i + N * packet_size <= dim; i += N * packet_size)
@@ -103,17 +96,36 @@ inline void add(const float* weight, std::ptrdiff_t w_stride, const float* b, st
     add<Q, 1>(weight, w_stride, b + i, b_stride, rows, out + i, out_stride);
   for (; i < dim; ++i)
     for (int q = 0; q < Q; ++q)
-      for (int r = 0; r < rows; ++r) out[q * out_stride + i] += weight[q * w_stride + r] * b[r * b_stride + i];
+      for (int r = 0; r < rows; ++r)
+        out[q * out_stride + i] += weight[q * w_stride + r] * to_float(b[r * b_stride + i]);
+}
+
+/// Calls f(first, number of queries as a compile-time constant) for queries in fours, then for the rest.
+template <class F>
+inline void by_fours(int queries, F&& f) {
+  int q = 0;
+  for (; q + 4 <= queries; q += 4) f(q, std::integral_constant<int, 4>());
+  if (queries - q == 3) f(q, std::integral_constant<int, 3>());
+  if (queries - q == 2) f(q, std::integral_constant<int, 2>());
+  if (queries - q == 1) f(q, std::integral_constant<int, 1>());
+}
+
+/// out [queries, rows] = a [queries, dim] times b [rows, dim] transposed. O(queries * rows * dim).
+template <class T>
+inline void dots(const float* a, std::ptrdiff_t a_stride, int queries, const T* b, std::ptrdiff_t b_stride, int rows,
+                 int dim, float* out, std::ptrdiff_t out_stride) {
+  by_fours(queries, [&](int q, auto count) {
+    dots<count()>(a + q * a_stride, a_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
+  });
 }
 
 /// out [queries, dim] += weight [queries, rows] times b [rows, dim]. O(queries * rows * dim).
-inline void add(const float* weight, std::ptrdiff_t w_stride, int queries, const float* b, std::ptrdiff_t b_stride,
+template <class T>
+inline void add(const float* weight, std::ptrdiff_t w_stride, int queries, const T* b, std::ptrdiff_t b_stride,
                 int rows, int dim, float* out, std::ptrdiff_t out_stride) {
-  int q = 0;
-  for (; q + 4 <= queries; q += 4)
-    add<4>(weight + q * w_stride, w_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
-  for (; q < queries; ++q)
-    add<1>(weight + q * w_stride, w_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
+  by_fours(queries, [&](int q, auto count) {
+    add<count()>(weight + q * w_stride, w_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
+  });
 }
 
 }  // namespace kernels

@@ -7,6 +7,7 @@
 #include "buzz/archive.h"
 #include "buzz/pins.h"
 #include "buzz/regions.h"
+#include "buzz/rows.h"
 #include "buzz/score/given.h"
 #include "buzz/score/undo.h"
 
@@ -15,7 +16,7 @@ namespace buzz {
 /// The cached rows that a score may look at: [kv_heads, rows, head_dim] each.
 template <class T>
 struct CachedRows {
-  View<const T> keys, values;
+  RowsView<T> keys, values;
 };
 
 /// Decides which rows of a KV cache to keep: score x protect x select, with the budget in select's options. It holds
@@ -146,9 +147,14 @@ class Policy {
   /// The same for scores that look at K or V: [kv_heads, rows(), head_dim] each. Errors: another shape.
   template <class T>
   const Keep& select(View<T> keys, View<T> values) {
-    require_shape("keys", keys, heads_, rows_, keys.shape(2));
-    require_shape("values", values, heads_, rows_, values.shape(2));
-    return choose(CachedRows<std::remove_const_t<T>>{keys, values});
+    using Stored = std::remove_const_t<T>;
+    return select(RowsView<Stored>(keys), RowsView<Stored>(values));
+  }
+  template <class T>
+  const Keep& select(const RowsView<T>& keys, const RowsView<T>& values) {
+    require_shape("keys", keys.values, heads_, rows_, keys.values.shape(2));
+    require_shape("values", values.values, heads_, rows_, values.values.shape(2));
+    return choose(CachedRows<T>{keys, values});
   }
 
   /// Positions [first, first + count) are not evicted until they are unpinned: a system prompt, an image. They may lie

@@ -29,8 +29,12 @@ class KeyDiversity {
   /// keys [kv_heads, rows, head_dim]. O(rows * head_dim).
   template <class Rows>
   void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) const {
-    const auto& keys = rows.keys;
-    const int dim = keys.shape(2);
+    const auto& keys = rows.keys.values;
+    const auto value = [&](int row, int d) {
+      const float stored = kernels::to_float(keys.row(head, row)[d]);
+      return rows.keys.scales.empty() ? stored : stored * rows.keys.scales.row(0, head)[row];
+    };
+    const int all = keys.shape(1), dim = keys.shape(2);
     // The mean is made and used in blocks of a cache line's elements, so that no buffer of head_dim is needed.
     constexpr int block = 16;
     double mean_norm = 0;
@@ -38,24 +42,21 @@ class KeyDiversity {
     for (int d = 0; d < dim; d += block) {
       const int n = std::min(block, dim - d);
       double mean[block] = {};
-      for (int r = 0; r < keys.shape(1); ++r)
-        for (int j = 0; j < n; ++j) mean[j] += static_cast<float>(keys.row(head, r)[d + j]);
+      for (int r = 0; r < all; ++r)
+        for (int j = 0; j < n; ++j) mean[j] += value(r, d + j);
       for (int j = 0; j < n; ++j) {
-        mean[j] /= keys.shape(1);
+        mean[j] /= all;
         mean_norm += mean[j] * mean[j];
       }
       for (int i = 0; i < count; ++i) {
         double dot = 0;
-        for (int j = 0; j < n; ++j) dot += mean[j] * static_cast<float>(keys.row(head, begin + i)[d + j]);
+        for (int j = 0; j < n; ++j) dot += mean[j] * value(begin + i, d + j);
         out[i] += static_cast<float>(dot);
       }
     }
     for (int i = 0; i < count; ++i) {
       double norm = 0;
-      for (int d = 0; d < dim; ++d) {
-        const double k = static_cast<float>(keys.row(head, begin + i)[d]);
-        norm += k * k;
-      }
+      for (int d = 0; d < dim; ++d) norm += double{value(begin + i, d)} * value(begin + i, d);
       const double length = std::sqrt(norm * mean_norm);
       out[i] = length == 0 ? 0.f : static_cast<float>(-out[i] / length);
     }

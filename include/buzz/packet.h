@@ -1,0 +1,120 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+namespace buzz {
+
+/// Stored values as packets of floats: Eigen's packets (SSE, AVX, AVX-512, NEON, or plain floats), and the loads that
+/// Eigen 3.4 lacks or does one value at a time.
+namespace kernels {
+
+using Packet = Eigen::internal::packet_traits<float>::type;
+constexpr int packet_size = Eigen::internal::packet_traits<float>::size;
+
+/// Can the processor turn a packet of T into one of floats in registers? Where not, rows go through convert().
+template <class T>
+constexpr bool loads_packets = false;
+template <>
+constexpr bool loads_packets<float> = true;
+
+/// packet_size values as floats.
+inline Packet load(const float* from) { return Eigen::internal::ploadu<Packet>(from); }
+
+#if defined(EIGEN_VECTORIZE_AVX512)
+template <>
+constexpr bool loads_packets<Eigen::half> = true;
+template <>
+constexpr bool loads_packets<Eigen::bfloat16> = true;
+template <>
+constexpr bool loads_packets<std::int8_t> = true;
+inline Packet load(const Eigen::half* from) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+inline Packet load(const Eigen::bfloat16* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+inline Packet load(const std::int8_t* from) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
+#elif defined(EIGEN_VECTORIZE_AVX2)
+template <>
+constexpr bool loads_packets<Eigen::bfloat16> = true;
+template <>
+constexpr bool loads_packets<std::int8_t> = true;
+inline Packet load(const Eigen::bfloat16* from) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline Packet load(const std::int8_t* from) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+#if defined(__F16C__)
+template <>
+constexpr bool loads_packets<Eigen::half> = true;
+inline Packet load(const Eigen::half* from) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+}
+#endif
+#endif
+
+/// The first n < packet_size values, then zeros.
+template <class T>
+inline Packet load(const T* from, int n) {
+  T padded[packet_size] = {};
+  std::memcpy(static_cast<void*>(padded), from, sizeof(T) * static_cast<std::size_t>(n));
+  return load(static_cast<const T*>(padded));
+}
+
+inline float bits_to_float(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+// Without branches, so that compilers make vector code of a loop over them.
+inline float to_float(float x) { return x; }
+inline float to_float(std::int8_t x) { return x; }
+inline float to_float(Eigen::bfloat16 x) { return bits_to_float(std::uint32_t{x.value} << 16); }
+inline float to_float(Eigen::half x) {
+  const std::uint32_t bits = x.x, magnitude = bits & 0x7FFFu;
+  // The exponent is rebased by a product, which subnormal numbers survive; infinity and NaN get theirs back after it.
+  const float value = bits_to_float(magnitude << 13) * bits_to_float(0x77800000u);  // 2^112
+  std::uint32_t result;
+  std::memcpy(&result, &value, sizeof result);
+  return bits_to_float(result | (magnitude >= 0x7C00u ? 0x7F800000u : 0u) | (bits & 0x8000u) << 16);
+}
+
+/// out[0..count) = in[0..count) as floats, exactly.
+template <class T>
+inline void convert(const T* in, std::ptrdiff_t count, float* out) {
+  constexpr int block = 16;  // a constant trip count is unrolled and vectorised at -O2 too
+  std::ptrdiff_t i = 0;
+  if constexpr (loads_packets<T>) {
+    for (; i + packet_size <= count; i += packet_size) Eigen::internal::pstoreu(out + i, load(in + i));
+  } else {
+    for (; i + block <= count; i += block)
+      for (int j = 0; j < block; ++j) out[i + j] = to_float(in[i + j]);
+  }
+  for (; i < count; ++i) out[i] = to_float(in[i]);
+}
+
+/// out[0..count) = in[0..count) as T, rounded to nearest even.
+template <class T>
+inline void convert_back(const float* in, std::ptrdiff_t count, T* out) {
+  std::ptrdiff_t i = 0;
+#if defined(EIGEN_VECTORIZE_AVX) && defined(__F16C__)
+  if constexpr (std::is_same<T, Eigen::half>::value)
+    for (; i + 8 <= count; i += 8)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
+                       _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+  Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(out + i, count - i) =
+      Eigen::Map<const Eigen::ArrayXf>(in + i, count - i).template cast<T>();
+}
+
+}  // namespace kernels
+}  // namespace buzz

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "buzz/keep.h"
+#include "buzz/packet.h"
+
+namespace buzz {
+
+/// The stored types: float, Eigen::half, Eigen::bfloat16, or std::int8_t with one scale a row (symmetric: a value is
+/// scale * code, scale = the row's largest magnitude / 127). The number names the type in saved files.
+template <class T>
+constexpr int type_code = 0;
+template <>
+constexpr int type_code<float> = 1;
+template <>
+constexpr int type_code<Eigen::half> = 2;
+template <>
+constexpr int type_code<Eigen::bfloat16> = 3;
+template <>
+constexpr int type_code<std::int8_t> = 4;
+
+template <class T>
+constexpr bool has_scale = std::is_same<T, std::int8_t>::value;
+
+/// Cached rows to read, [kv_heads, rows, head_dim], with each row's scale where the type has one.
+template <class T>
+struct RowsView {
+  RowsView(const View<const T>& rows) : values(rows) {}  // NOLINT: rows without scales are rows
+  RowsView(const View<const T>& rows, const View<const float>& row_scales) : values(rows), scales(row_scales) {}
+
+  View<const T> values;
+  View<const float> scales{nullptr, 0, 0, 0};  // [1, kv_heads, rows], empty where T has none
+};
+
+/// A row as another type, rounded at most once.
+template <class From, class To>
+inline void convert_row(const From* from, int count, To* to) {
+  if constexpr (std::is_same<To, From>::value)
+    std::copy_n(from, count, to);
+  else if constexpr (std::is_same<To, float>::value)
+    kernels::convert(from, count, to);
+  else if constexpr (std::is_same<From, float>::value)
+    kernels::convert_back(from, count, to);
+  else
+    for (int i = 0; i < count; ++i) {
+      const float value = kernels::to_float(from[i]);
+      kernels::convert_back(&value, 1, to + i);
+    }
+}
+
+/// Quantises a row of floats to codes -127 to 127 and returns its scale; the error is at most scale / 2 a value. A row
+/// of zeros has scale 0; one that is not finite has scale NaN, so that it reads as NaN. O(count).
+inline float quantise_row(const float* from, int count, std::int8_t* to) {
+  Eigen::Map<const Eigen::ArrayXf> row(from, count);
+  const float largest = row.abs().maxCoeff();
+  if (!std::isfinite(row.sum()) && !row.isFinite().all()) {
+    std::fill_n(to, count, std::int8_t{1});
+    return std::numeric_limits<float>::quiet_NaN();
+  }
+  const float scale = largest / 127;
+  // A subnormal scale has too few bits to divide by; such a row is as good as zero.
+  if (!(scale >= std::numeric_limits<float>::min())) {
+    std::fill_n(to, count, std::int8_t{0});
+    return 0;
+  }
+  const float inverse = 1 / scale;
+  for (int i = 0; i < count; ++i)
+    to[i] = static_cast<std::int8_t>(std::min(127.f, std::max(-127.f, std::nearbyint(from[i] * inverse))));
+  return scale;
+}
+
+/// The keys, or the values, of one layer: [kv_heads, capacity, head_dim] of T, and [kv_heads, capacity] scales where T
+/// has them. It does not know how many rows are in use. Allocates in the constructor alone.
+template <class T>
+class Rows {
+ public:
+  Rows(int heads, int capacity, int dim)
+      : heads_(heads),
+        capacity_(capacity),
+        dim_(dim),
+        values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) * static_cast<std::size_t>(dim)),
+        scales_(has_scale<T> ? static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) : 0) {}
+
+  /// Stores a row; `room` is for dim floats.
+  template <class In>
+  void put(int head, int row, const In* in, float* room) {
+    if constexpr (has_scale<T>) {
+      convert_row(in, dim_, room);
+      scales_[scale_index(head, row)] = quantise_row(room, dim_, at(head, row));
+    } else {
+      convert_row(in, dim_, at(head, row));
+    }
+  }
+  /// Reads a row as floats.
+  void get(int head, int row, float* out) const {
+    convert_row(at(head, row), dim_, out);
+    if constexpr (has_scale<T>) Eigen::Map<Eigen::ArrayXf>(out, dim_) *= scales_[scale_index(head, row)];
+  }
+
+  void compact(const Keep& keep) {
+    buzz::compact(keep, View<T>(values_.data(), heads_, capacity_, dim_));
+    if constexpr (has_scale<T>) buzz::compact(keep, View<float>(scales_.data(), heads_, capacity_, 1));
+  }
+
+  RowsView<T> view(int rows) const {
+    const std::ptrdiff_t stride = capacity_;
+    const View<const T> values(values_.data(), heads_, rows, dim_, stride * dim_, dim_);
+    if constexpr (has_scale<T>) return {values, View<const float>(scales_.data(), 1, heads_, rows, 0, stride)};
+    return values;
+  }
+
+  template <class Self, class Archive>
+  static void archive(Self& self, int head, int rows, Archive& a) {
+    a.array(self.at(head, 0), static_cast<std::size_t>(rows) * static_cast<std::size_t>(self.dim_));
+    if constexpr (has_scale<T>)
+      a.array(self.scales_.data() + self.scale_index(head, 0), static_cast<std::size_t>(rows));
+  }
+
+  std::size_t bytes() const { return values_.size() * sizeof(T) + scales_.size() * sizeof(float); }
+
+ private:
+  std::ptrdiff_t index(int head, int row) const {
+    return (static_cast<std::ptrdiff_t>(head) * capacity_ + row) * static_cast<std::ptrdiff_t>(dim_);
+  }
+  std::size_t scale_index(int head, int row) const {
+    return static_cast<std::size_t>(static_cast<std::ptrdiff_t>(head) * capacity_ + row);
+  }
+  T* at(int head, int row) { return values_.data() + index(head, row); }
+  const T* at(int head, int row) const { return values_.data() + index(head, row); }
+
+  int heads_, capacity_, dim_;
+  std::vector<T, Eigen::aligned_allocator<T>> values_;
+  std::vector<float> scales_;
+};
+
+}  // namespace buzz
