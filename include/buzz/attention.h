@@ -18,7 +18,8 @@ struct AttentionOptions {
   /// Logits are multiplied by log(n) / log(log_base) too, n the rows that the query sees (the journal version's "BUZZ
   /// with log n", whose base is 512); 0: not.
   double log_base = 0;
-  /// Into how many pieces a call's work is cut for the executor; each has scratch of its own.
+  /// Into how many pieces a call's work is cut for the executor, each with scratch of its own: whole heads, or, where
+  /// there are more threads than KV heads, parts of their rows and of their dimensions. The results are the same bits.
   int threads = 1;
 };
 
@@ -45,9 +46,10 @@ class Attention {
     if (options.log_base != 0 && !(options.log_base > 1 && options.log_base <= std::numeric_limits<float>::max()))
       fail("log_base", std::to_string(options.log_base), "0, or finite and > 1");
     require_range("threads", options.threads, 1, 1 << 16);
-    options_.threads = std::min(options.threads, shape.kv_heads);
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
-    scratch_.resize(static_cast<std::size_t>(options_.threads) * piece());
+    parts_ = (options.threads - 1) / shape.kv_heads + 1;
+    heads_at_once_ = std::min(options.threads, shape.kv_heads);
+    scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * parts_, task_scratch()));
   }
 
   const AttentionOptions& options() const { return options_; }
@@ -60,16 +62,26 @@ class Attention {
   template <class Q, class T, class O>
   void operator()(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
                   const View<O>& out, const View<float>& mass, Executor run = {}) {
-    for_each_block(q.shape(0), keys.values.shape(1), run, [&](Block& b) {
-      if (b.first == 0) clear(mass, b.head);
-      load_queries(q, turn, b);
-      logits(keys, turn, b, 0, b.rows, b.p);
-      for (int i = 0; i < b.m; ++i) softmax(b, i);
-      add_mass(b, mass);
-      weigh(values, b);
-      for (int i = 0; i < b.m; ++i)
-        convert_row(b.result + i * dim(), shape_.head_dim, out.row(b.token(i), b.query_head(i)));
+    const int tokens = q.shape(0), rows = keys.values.shape(1);
+    for_each_head(run, [&](int head, int slot) {
+      clear(mass, head);
+      for (int t = 0; t < tokens; t += block_) {
+        const Block b = block(head, t, tokens, rows, slot, 0);
+        if (is_split(b)) continue;
+        load_queries(q, turn, b);
+        logits(keys, turn, b, 0, b.rows, b.p);
+        softmax(b, mass, values.scales);
+        weigh(values, b, out, 0, shape_.head_dim);
+      }
     });
+    for (int t = 0; parts_ > 1 && t < tokens; t += block_)
+      if (is_split(block(0, t, tokens, rows, 0, 0))) split(q, turn, keys, values, out, mass, t, run);
+  }
+
+  template <class Q, class T, class O>
+  void operator()(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const T>& values,
+                  const View<O>& out, const View<float>& mass, Executor run = {}) {
+    (*this)(q, turn, RowsView<T>(keys), RowsView<T>(values), out, mass, run);
   }
 
   /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
@@ -77,23 +89,24 @@ class Attention {
   template <class Q, class T>
   void column_sums(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const View<const float>& lse,
                    const View<float>& mass, Executor run = {}) {
-    for_each_block(q.shape(0), keys.values.shape(1), run, [&](Block& b) {
-      if (b.first == 0) clear(mass, b.head);
-      load_queries(q, turn, b);
-      for (int begin = 0; begin < b.rows; begin += tile_rows) {
-        const int end = std::min(b.rows, begin + tile_rows);
-        logits(keys, turn, b, begin, end, b.p);
-        for (int i = 0; i < b.m; ++i) {
-          const float norm = lse.row(0, b.token(i))[b.query_head(i)];
-          const int seen = std::min(end, b.seen(i)) - begin;
-          if (seen <= 0 || !std::isfinite(norm)) continue;
-          Eigen::Map<Eigen::ArrayXf> p(b.p + static_cast<std::ptrdiff_t>(i) * b.stride, seen);
-          p = (p - norm).exp();
-          Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) +=
-              p.isFinite().select(p, 0.f);
+    for_each_head(run, [&](int head, int slot) {
+      clear(mass, head);
+      for (int t = 0; t < q.shape(0); t += block_) {
+        const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
+        load_queries(q, turn, b);
+        for (int begin = 0; begin < b.rows; begin += tile_rows) {
+          const int end = std::min(b.rows, begin + tile_rows);
+          logits(keys, turn, b, begin, end, b.p);
+          add_from_logits(b, begin, end, lse, mass);
         }
       }
     });
+  }
+
+  template <class Q, class T>
+  void column_sums(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const float>& lse,
+                   const View<float>& mass, Executor run = {}) {
+    column_sums(q, turn, RowsView<T>(keys), lse, mass, run);
   }
 
   std::size_t bytes() const { return scratch_.size() * sizeof(float); }
@@ -105,6 +118,7 @@ class Attention {
   // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
   // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
   static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
+  static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
 
   /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
   struct Block {
@@ -120,30 +134,61 @@ class Attention {
   };
 
   std::ptrdiff_t dim() const { return shape_.head_dim; }
-  std::size_t piece() const {
-    const std::size_t m = static_cast<std::size_t>(block_) * static_cast<std::size_t>(shape_.group());
-    const std::size_t d = static_cast<std::size_t>(shape_.head_dim);
-    return m * (2 * d + static_cast<std::size_t>(std::max(capacity_, +tile_rows))) + tile_rows * d;
+  template <class... N>
+  static std::size_t size(N... n) {
+    return (static_cast<std::size_t>(n) * ...);
+  }
+  int block_m() const { return block_ * shape_.group(); }
+  std::size_t head_scratch() const { return size(block_m(), dim() + std::max(capacity_, +tile_rows)); }
+  std::size_t task_scratch() const { return size(block_m() + tile_rows, dim()); }
+
+  /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
+  template <class F>
+  void for_each_head(Executor run, F&& f) const {
+    run(heads_at_once_, [&](int slot) {
+      for (int h = slot; h < shape_.kv_heads; h += heads_at_once_) f(h, slot);
+    });
   }
 
-  template <class F>
-  void for_each_block(int tokens, int rows, Executor run, F&& f) {
-    const int pieces = options_.threads;
-    run(pieces, [&](int index) {
-      float* scratch = scratch_.data() + static_cast<std::size_t>(index) * piece();
-      for (int h = index; h < shape_.kv_heads; h += pieces)
-        for (int t = 0; t < tokens; t += block_) {
-          Block b{h,       shape_.group(), t,      std::min(block_, tokens - t), tokens, 0, 0, 0, nullptr,
-                  nullptr, nullptr,        nullptr};
-          b.m = b.tokens * b.group;
-          b.rows = rows - tokens + t + b.tokens;
-          b.stride = std::max(b.rows, +tile_rows);
-          b.queries = scratch;
-          b.result = b.queries + b.m * dim();
-          b.p = b.result + b.m * dim();
-          b.tile = b.p + b.m * b.stride;
-          f(b);
-        }
+  /// The block of a head that begins at token `first`, with the scratch of a slot and of one of its parts.
+  Block block(int head, int first, int total, int rows, int slot, int part) {
+    Block b;
+    b.head = head;
+    b.group = shape_.group();
+    b.first = first;
+    b.tokens = std::min(block_, total - first);
+    b.total = total;
+    b.m = b.tokens * b.group;
+    b.rows = rows - total + first + b.tokens;
+    b.stride = std::max(b.rows, +tile_rows);
+    b.result = scratch_.data() + size(slot, head_scratch());
+    b.p = b.result + b.m * dim();
+    b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * parts_ + part, task_scratch());
+    b.tile = b.queries + b.m * dim();
+    return b;
+  }
+
+  /// Is a block's work split within its heads? Not where Eigen's product, which sums in its own order, does it.
+  bool is_split(const Block& b) const { return parts_ > 1 && b.m < gemm_rows; }
+
+  /// One block of every head, each head's rows and then its dimensions split in parts: the sums' order stays.
+  template <class Q, class T, class O>
+  void split(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
+             const View<O>& out, const View<float>& mass, int first, Executor run) {
+    const auto at = [&](int task) {
+      return block(task / parts_, first, q.shape(0), keys.values.shape(1), task / parts_, task % parts_);
+    };
+    const int heads = shape_.kv_heads;  // all at once: there are more threads
+    run(heads * parts_, [&](int task) {
+      const Block b = at(task);
+      load_queries(q, turn, b);
+      const int grain = ((b.rows - 1) / tile_rows / parts_ + 1) * tile_rows, begin = task % parts_ * grain;
+      if (begin < b.rows) logits(keys, turn, b, begin, std::min(b.rows, begin + grain), b.p + begin);
+    });
+    run(heads, [&](int head) { softmax(at(head * parts_), mass, values.scales); });
+    run(heads * parts_, [&](int task) {
+      const int grain = ((shape_.head_dim - 1) / dims_grain / parts_ + 1) * dims_grain, begin = task % parts_ * grain;
+      if (begin < shape_.head_dim) weigh(values, at(task), out, begin, std::min(shape_.head_dim, begin + grain));
     });
   }
 
@@ -180,7 +225,7 @@ class Attention {
       if (reads_in_place<T>(b) && turn.keys == nullptr) {
         if constexpr (kernels::loads_packets<T>) product(keys.values.row(b.head, r), keys.values.stride(1));
       } else {
-        fill_tile(keys.values, b, r, count);
+        fill_tile(keys.values, b, r, count, 0, shape_.head_dim);
         if (turn.keys != nullptr)
           for (int i = 0; i < count; ++i)
             turn.rotation->rotate(turn.keys + static_cast<std::ptrdiff_t>(r + i) * turn.rotation->dims(),
@@ -193,62 +238,72 @@ class Attention {
     }
   }
 
-  /// Logits of query row i become probabilities over the rows that it sees.
-  void softmax(const Block& b, int i) const {
-    Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, b.seen(i));
-    p = (p - p.maxCoeff()).exp();
-    p *= 1 / p.sum();
+  /// The block's logits become probabilities over the rows that each query sees, which are added to mass, if it is
+  /// wanted, and then multiplied by the values' scales, if they have any.
+  void softmax(const Block& b, const View<float>& mass, const View<const float>& scales) const {
+    for (int i = 0; i < b.m; ++i) {
+      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, b.seen(i));
+      p = (p - p.maxCoeff()).exp();
+      p *= 1 / p.sum();
+      // One NaN makes them all NaN: the query then gives nothing.
+      if (!mass.empty() && std::isfinite(p[0]))
+        Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head), p.size()) += p;
+      if (!scales.empty()) p *= Eigen::Map<const Eigen::ArrayXf>(scales.row(0, b.head), p.size());
+    }
   }
 
-  /// b.result [m, dim] = p times values; p is then scaled, where the values are. What a query does not see is not even
-  /// multiplied by 0: there could be a NaN in it.
-  template <class T>
-  void weigh(const RowsView<T>& values, const Block& b) const {
-    for (int i = 0; has_scale<T> && i < b.m; ++i)
-      Eigen::Map<Eigen::ArrayXf>(b.p + i * b.stride, b.seen(i)) *=
-          Eigen::Map<const Eigen::ArrayXf>(values.scales.row(0, b.head), b.seen(i));
-    std::fill_n(b.result, b.m * dim(), 0.f);
+  /// out, dimensions [begin, end) = p times values. What a query does not see is not even multiplied by 0: there could
+  /// be a NaN in it.
+  template <class T, class O>
+  void weigh(const RowsView<T>& values, const Block& b, const View<O>& out, int begin, int end) const {
+    const int width = end - begin;
+    float* result = b.result + begin;
+    for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
       const int count = std::min(tile_rows, b.rows - r);
+      const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int seen) {
+        kernels::add(b.p + i * b.stride + r, b.stride, queries, v, stride, seen, width, result + i * dim(), dim());
+      };
       const auto product = [&](const auto* v, std::ptrdiff_t stride) {
-        const auto add = [&](int i, int queries, int seen) {
-          kernels::add(b.p + i * b.stride + r, b.stride, queries, v, stride, seen, shape_.head_dim,
-                       b.result + i * dim(), dim());
-        };
         if (r + count > b.seen(0)) {
-          for (int i = 0; i < b.m; i += b.group) add(i, b.group, std::max(0, std::min(count, b.seen(i) - r)));
+          for (int i = 0; i < b.m; i += b.group)
+            add(v, stride, i, b.group, std::max(0, std::min(count, b.seen(i) - r)));
           return;
         }
         if constexpr (std::is_same<decltype(v), const float*>::value)
           if (b.m >= gemm_rows) {
-            map(b.result, b.m, dim(), dim()).noalias() +=
-                map(b.p + r, b.m, count, b.stride) * map(v, count, dim(), stride);
+            map(result, b.m, width, dim()).noalias() +=
+                map(b.p + r, b.m, count, b.stride) * map(v, count, width, stride);
             return;
           }
-        add(0, b.m, count);
+        add(v, stride, 0, b.m, count);
       };
       if (reads_in_place<T>(b)) {
-        if constexpr (kernels::loads_packets<T>) product(values.values.row(b.head, r), values.values.stride(1));
+        if constexpr (kernels::loads_packets<T>) product(values.values.row(b.head, r) + begin, values.values.stride(1));
       } else {
-        fill_tile(values.values, b, r, count);
-        product(static_cast<const float*>(b.tile), dim());
+        fill_tile(values.values, b, r, count, begin, end);
+        product(static_cast<const float*>(b.tile) + begin, dim());
       }
+    }
+    for (int i = 0; i < b.m; ++i) convert_row(result + i * dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
+  }
+
+  /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to mass.
+  void add_from_logits(const Block& b, int begin, int end, const View<const float>& lse,
+                       const View<float>& mass) const {
+    for (int i = 0; i < b.m; ++i) {
+      const float norm = lse.row(0, b.token(i))[b.query_head(i)];
+      const int seen = std::min(end, b.seen(i)) - begin;
+      if (seen <= 0 || !std::isfinite(norm)) continue;
+      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
+      p = (p - norm).exp();
+      Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) +=
+          p.isFinite().select(p, 0.f);
     }
   }
 
   static void clear(const View<float>& mass, int head) {
     for (int part = 0; part < mass.shape(0); ++part) std::fill_n(mass.row(part, head), mass.shape(2), 0.f);
-  }
-
-  /// One NaN makes all of a query's probabilities NaN: it then gives nothing.
-  static void add_mass(const Block& b, const View<float>& mass) {
-    if (mass.empty()) return;
-    for (int i = 0; i < b.m; ++i) {
-      const float* p = b.p + i * b.stride;
-      if (std::isfinite(p[0]))
-        Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head), b.seen(i)) +=
-            Eigen::Map<const Eigen::ArrayXf>(p, b.seen(i));
-    }
   }
 
   /// Floats are read where they are; so are other types where each row is converted but once, in registers.
@@ -257,8 +312,9 @@ class Attention {
     return std::is_same<T, float>::value || (kernels::loads_packets<T> && b.m <= 4);
   }
   template <class T>
-  void fill_tile(const View<const T>& cached, const Block& b, int r, int count) const {
-    for (int i = 0; i < count; ++i) kernels::convert(cached.row(b.head, r + i), shape_.head_dim, b.tile + i * dim());
+  void fill_tile(const View<const T>& cached, const Block& b, int r, int count, int begin, int end) const {
+    for (int i = 0; i < count; ++i)
+      kernels::convert(cached.row(b.head, r + i) + begin, end - begin, b.tile + i * dim() + begin);
   }
 
   static MatrixMap map(float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
@@ -270,8 +326,9 @@ class Attention {
 
   Shape shape_;
   AttentionOptions options_;
-  int block_;     // tokens handled together
-  int capacity_;  // rows
+  int block_;                          // tokens handled together
+  int capacity_;                       // rows
+  int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
   std::vector<float> scratch_;
 };
 
