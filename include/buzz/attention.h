@@ -243,8 +243,7 @@ class Attention {
   void softmax(const Block& b, const View<float>& mass, const View<const float>& scales) const {
     for (int i = 0; i < b.m; ++i) {
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, b.seen(i));
-      p = (p - p.maxCoeff()).exp();
-      p *= 1 / p.sum();
+      kernels::softmax(p.data(), b.seen(i));
       // One NaN makes them all NaN: the query then gives nothing.
       if (!mass.empty() && std::isfinite(p[0]))
         Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head), p.size()) += p;
@@ -296,7 +295,7 @@ class Attention {
       const int seen = std::min(end, b.seen(i)) - begin;
       if (seen <= 0 || !std::isfinite(norm)) continue;
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
-      p = (p - norm).exp();
+      kernels::exp_and_sum(p.data(), seen, norm);
       Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) +=
           p.isFinite().select(p, 0.f);
     }

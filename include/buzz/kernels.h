@@ -128,5 +128,32 @@ inline void add(const float* weight, std::ptrdiff_t w_stride, int queries, const
   });
 }
 
+/// p[i] = exp(p[i] - shift) for i in [0, count); returns their sum. Every value goes through the same packet code, so that
+/// bits do not depend on where p lies, as they do with Eigen's own loops. NaN gives NaN.
+inline float exp_and_sum(float* p, int count, float shift) {
+  const Packet by = Eigen::internal::pset1<Packet>(shift);
+  Packet sum = Eigen::internal::pset1<Packet>(0.f);
+  int i = 0;
+  for (; i + packet_size <= count; i += packet_size) {
+    const Packet e = Eigen::internal::pexp(Eigen::internal::psub(load(p + i), by));
+    Eigen::internal::pstoreu(p + i, e);
+    sum = Eigen::internal::padd(sum, e);
+  }
+  float total = Eigen::internal::predux(sum);
+  if (i < count) {
+    float rest[packet_size];
+    Eigen::internal::pstoreu(rest, Eigen::internal::pexp(Eigen::internal::psub(load(p + i, count - i), by)));
+    for (int j = 0; i + j < count; ++j) total += p[i + j] = rest[j];
+  }
+  return total;
+}
+
+/// Logits p[0..count) become probabilities; count >= 1. A NaN, or an infinite logit, makes all of them NaN.
+inline void softmax(float* p, int count) {
+  using Row = Eigen::Map<Eigen::ArrayXf>;
+  const float sum = exp_and_sum(p, count, Row(p, count).maxCoeff());
+  Row(p, count) *= 1 / sum;
+}
+
 }  // namespace kernels
 }  // namespace buzz
