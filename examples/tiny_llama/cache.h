@@ -1,0 +1,60 @@
+// One face for every cache of buzz: the forward pass need not know what it stores and evicts.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "buzz/model_cache.h"
+#include "buzz/view.h"
+#include "tiny_llama/model.h"
+
+namespace tiny_llama {
+
+/// The caches of all layers of one sequence.
+class Cache {
+ public:
+  virtual ~Cache() = default;
+  /// BuzzCache::attend of that layer. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads, head_dim].
+  virtual void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
+                      buzz::View<float> out) = 0;
+  virtual int max_chunk() const = 0;
+  virtual int layers() const = 0;
+  virtual int rows(int layer) const = 0;           // held now
+  virtual int capacity(int layer) const = 0;       // most rows that there can be
+  virtual std::size_t bytes(int layer) const = 0;  // allocated
+};
+
+template <class T, class Policy>
+class CacheOf final : public Cache {
+ public:
+  /// Errors: what the policy refuses; with compact positions, a capacity past the model's context.
+  CacheOf(const Config& c, const typename Policy::Options& options, buzz::Positions positions, int max_chunk)
+      : cache_({c.query_heads, c.kv_heads, c.head_dim, max_chunk},
+               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options), rope(c, positions)) {
+  }
+
+  void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
+              buzz::View<float> out) override {
+    cache_.layer(layer).attend(q, k, v, out);
+  }
+  int max_chunk() const override { return cache_.layer(0).shape().max_chunk; }
+  int layers() const override { return cache_.layers(); }
+  int rows(int layer) const override { return cache_.layer(layer).rows(); }
+  int capacity(int layer) const override { return cache_.layer(layer).capacity(); }
+  std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
+
+ private:
+  static buzz::Rope rope(const Config& c, buzz::Positions positions) {
+    buzz::Rope rope;
+    rope.base = c.rope_base;
+    rope.dims = c.rope_dims;
+    rope.pairs = buzz::Pairs::interleaved;  // as GGUF's llama has the rows of q and k
+    rope.positions = positions;
+    rope.max_position = c.context;
+    return rope;
+  }
+
+  buzz::ModelCache<T, Policy> cache_;
+};
+
+}  // namespace tiny_llama

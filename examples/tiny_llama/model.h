@@ -1,0 +1,184 @@
+// A Llama model in memory: its shape, its weights as float, its tokenizer.
+#pragma once
+
+#include <Eigen/Core>
+#include <cmath>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "buzz/error.h"
+#include "tiny_llama/gguf.h"
+#include "tiny_llama/tokenizer.h"
+
+namespace tiny_llama {
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Vector = Eigen::Matrix<float, 1, Eigen::Dynamic>;
+
+struct Config {
+  int dim;  // width of the residual stream
+  int layers;
+  int query_heads, kv_heads, head_dim;  // query_heads * head_dim == dim
+  int ffn;                              // width between gate / up and down
+  int vocab;
+  int context;  // positions that the model was trained on
+  float norm_eps;
+  float rope_base;
+  int rope_dims;  // leading elements of a head that are rotated
+};
+
+struct LayerWeights {
+  Vector attention_norm;  // [dim]
+  Matrix q;               // [query_heads * head_dim, dim]
+  Matrix k, v;            // [kv_heads * head_dim, dim]
+  Matrix o;               // [dim, query_heads * head_dim]
+  Vector ffn_norm;        // [dim]
+  Matrix gate, up;        // [ffn, dim]
+  Matrix down;            // [dim, ffn]
+};
+
+struct Weights {
+  Matrix embedding;                  // [vocab, dim]
+  std::vector<LayerWeights> layers;  // [layers]
+  Vector norm;                       // [dim]
+  Matrix output;                     // [vocab, dim]; empty where it is tied to the embedding
+
+  const Matrix& head() const { return output.size() == 0 ? embedding : output; }
+};
+
+struct Model {
+  Config config;
+  Tokenizer tokenizer;
+  Weights weights;
+  std::int64_t parameters;
+};
+
+inline Config read_config(const Gguf& file) {
+  const std::string_view architecture = file.text("general.architecture");
+  if (architecture != "llama") fail("general.architecture", printable(architecture), "'llama'");
+  const auto dimension = [&](const char* key, std::int64_t most) {
+    return static_cast<int>(file.integer(key, 1, most));
+  };
+  Config c{};
+  c.dim = dimension("llama.embedding_length", 1 << 16);
+  c.layers = dimension("llama.block_count", 1 << 10);
+  c.query_heads = dimension("llama.attention.head_count", 1 << 10);
+  c.kv_heads = file.integer("llama.attention.head_count_kv", 1, c.query_heads, c.query_heads);
+  c.ffn = dimension("llama.feed_forward_length", 1 << 20);
+  c.context = dimension("llama.context_length", 1 << 24);
+  if (c.dim % c.query_heads != 0) {
+    fail("llama.embedding_length", c.dim,
+         "a multiple of llama.attention.head_count = " + std::to_string(c.query_heads));
+  }
+  if (c.query_heads % c.kv_heads != 0) {
+    fail("llama.attention.head_count", c.query_heads,
+         "a multiple of llama.attention.head_count_kv = " + std::to_string(c.kv_heads));
+  }
+  c.head_dim = c.dim / c.query_heads;
+  c.rope_dims = file.integer("llama.rope.dimension_count", 2, c.head_dim, c.head_dim);
+  if (c.rope_dims % 2 != 0) fail("llama.rope.dimension_count", c.rope_dims, "an even number");
+  c.rope_base = file.number("llama.rope.freq_base", 10000.0f);
+  if (!(c.rope_base > 1) || !std::isfinite(c.rope_base)) {
+    fail("llama.rope.freq_base", std::to_string(c.rope_base), "finite and > 1");
+  }
+  c.norm_eps = file.number("llama.attention.layer_norm_rms_epsilon");
+  if (!(c.norm_eps > 0) || !(c.norm_eps < 1)) {
+    fail("llama.attention.layer_norm_rms_epsilon", std::to_string(c.norm_eps), "> 0 and < 1");
+  }
+  // What would change the forward pass and is not in it is refused, not passed over.
+  for (const char* key : {"llama.attention.key_length", "llama.attention.value_length"}) {
+    if (file.integer(key, 1, 1 << 16, c.head_dim) != c.head_dim) {
+      fail(key, file.integer(key, 1, 1 << 16, 0), std::to_string(c.head_dim) + ", embedding_length / head_count");
+    }
+  }
+  if (file.has("llama.rope.scaling.type") && file.text("llama.rope.scaling.type") != "none") {
+    fail("llama.rope.scaling.type", printable(file.text("llama.rope.scaling.type")), "'none'");
+  }
+  return c;
+}
+
+/// Takes tensors by name, and checks each one's shape against the metadata before it allocates.
+class TensorReader {
+ public:
+  explicit TensorReader(const Gguf& file) : file_(file) {}
+
+  Matrix matrix(const std::string& name, int rows, int columns) {
+    const Tensor& tensor = find(name, {rows, columns});
+    Matrix out(rows, columns);
+    to_float(tensor, out.data());
+    return out;
+  }
+  Vector vector(const std::string& name, int size) {
+    const Tensor& tensor = find(name, {size});
+    Vector out(size);
+    to_float(tensor, out.data());
+    return out;
+  }
+  std::int64_t parameters() const { return parameters_; }
+
+  /// A tensor that the forward pass would not use makes another model of it.
+  void refuse_others() const {
+    for (const auto& [name, tensor] : file_.tensors()) {
+      if (used_.count(name) == 0) fail("tensor", printable(name), "the tensors of a llama model without biases");
+    }
+  }
+
+ private:
+  const Tensor& find(const std::string& name, const std::vector<std::int64_t>& shape) {
+    const auto place = file_.tensors().find(name);
+    if (place == file_.tensors().end()) fail(name, "missing", "a tensor of shape " + text(shape));
+    if (place->second.shape != shape) {
+      fail(name + " shape", text(place->second.shape), text(shape) + ", as the metadata say");
+    }
+    used_.insert(name);
+    parameters_ += place->second.size;
+    return place->second;
+  }
+  static std::string text(const std::vector<std::int64_t>& shape) {
+    std::string out = "[";
+    for (std::int64_t length : shape) out += (out.size() > 1 ? ", " : "") + std::to_string(length);
+    return out + "]";
+  }
+
+  const Gguf& file_;
+  std::set<std::string> used_;
+  std::int64_t parameters_ = 0;
+};
+
+inline Model read_model(const Gguf& file) {
+  Config c = read_config(file);
+  Tokenizer tokenizer(read_vocabulary(file));
+  c.vocab = tokenizer.size();
+  if (file.integer("llama.vocab_size", 1, 1 << 24, c.vocab) != c.vocab) {
+    fail("llama.vocab_size", file.integer("llama.vocab_size", 1, 1 << 24, 0),
+         std::to_string(c.vocab) + ", the elements of tokenizer.ggml.tokens");
+  }
+  TensorReader tensors(file);
+  Weights w;
+  w.embedding = tensors.matrix("token_embd.weight", c.vocab, c.dim);
+  for (int i = 0; i < c.layers; ++i) {
+    const std::string block = "blk." + std::to_string(i) + ".";
+    LayerWeights layer;
+    layer.attention_norm = tensors.vector(block + "attn_norm.weight", c.dim);
+    layer.q = tensors.matrix(block + "attn_q.weight", c.query_heads * c.head_dim, c.dim);
+    layer.k = tensors.matrix(block + "attn_k.weight", c.kv_heads * c.head_dim, c.dim);
+    layer.v = tensors.matrix(block + "attn_v.weight", c.kv_heads * c.head_dim, c.dim);
+    layer.o = tensors.matrix(block + "attn_output.weight", c.dim, c.query_heads * c.head_dim);
+    layer.ffn_norm = tensors.vector(block + "ffn_norm.weight", c.dim);
+    layer.gate = tensors.matrix(block + "ffn_gate.weight", c.ffn, c.dim);
+    layer.up = tensors.matrix(block + "ffn_up.weight", c.ffn, c.dim);
+    layer.down = tensors.matrix(block + "ffn_down.weight", c.dim, c.ffn);
+    w.layers.push_back(std::move(layer));
+  }
+  w.norm = tensors.vector("output_norm.weight", c.dim);
+  if (file.tensors().count("output.weight") != 0) w.output = tensors.matrix("output.weight", c.vocab, c.dim);
+  tensors.refuse_others();
+  return {c, std::move(tokenizer), std::move(w), tensors.parameters()};
+}
+
+inline Model read_model(const std::string& path) { return read_model(Gguf::read(path)); }
+
+}  // namespace tiny_llama

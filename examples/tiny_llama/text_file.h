@@ -1,0 +1,22 @@
+// A text file as a string.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+
+#include "tiny_llama/gguf.h"
+
+namespace tiny_llama {
+
+inline std::string read_text(const std::string& path) {
+  std::error_code error;
+  std::ifstream stream(path, std::ios::binary);
+  if (std::filesystem::is_directory(path, error) || !stream)
+    fail("file", printable(path), "a text file that can be read");
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+}  // namespace tiny_llama
