@@ -1,0 +1,64 @@
+// Any sequence of operations on a policy or a cache, beside a model of it (model.h).
+
+#include "buzz.h"
+#include "cache_life.h"
+
+namespace {
+
+using fuzz::Bytes;
+using fuzz::CacheLife;
+using fuzz::Kind;
+using fuzz::PolicyLife;
+
+using Given = buzz::Policy<buzz::Given, buzz::Segments>;
+
+void live(int which, Bytes& in) {
+  switch (which) {
+    case 0:
+      return PolicyLife<buzz::Beehive>(in, Kind::beehive).run();
+    case 1:
+      return PolicyLife<buzz::HeavyHitter>(in, Kind::heavy_hitter).run();
+    case 2:
+      return PolicyLife<buzz::Streaming>(in, Kind::streaming).run();
+    case 3:
+      return PolicyLife<buzz::Full>(in, Kind::full).run();
+    case 4:
+      return PolicyLife<buzz::Strided>(in, Kind::strided).run();
+    case 5:
+      return PolicyLife<Given>(in, Kind::given).run();
+    case 6:
+      return CacheLife<float, buzz::Beehive>(in, Kind::beehive).run();
+    case 7:
+      return CacheLife<Eigen::half, buzz::Beehive>(in, Kind::beehive).run();
+    case 8:
+      return CacheLife<Eigen::bfloat16, buzz::HeavyHitter>(in, Kind::heavy_hitter).run();
+    case 9:
+      return CacheLife<std::int8_t, buzz::Beehive>(in, Kind::beehive).run();
+    case 10:
+      return CacheLife<float, buzz::Streaming>(in, Kind::streaming).run();
+    case 11:
+      return CacheLife<std::int8_t, buzz::DiverseBeehive>(in, Kind::diverse).run();
+    case 12:
+      return CacheLife<Eigen::half, buzz::Full>(in, Kind::full).run();
+    case 13:
+      return CacheLife<Eigen::bfloat16, buzz::Strided>(in, Kind::strided).run();
+    default:
+      return CacheLife<float, Given>(in, Kind::given).run();
+  }
+}
+
+void report() { std::fprintf(stderr, "%llu operations\n", static_cast<unsigned long long>(fuzz::operations)); }
+
+}  // namespace
+
+/// libFuzzer's alone.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  std::atexit(report);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Bytes in(data, size);
+  live(in.in(0, 14), in);
+  return 0;
+}

@@ -1,0 +1,223 @@
+#include "buzz/score/mass.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+#include "buzz/policies.h"
+
+namespace {
+
+using buzz::HeavyHitter;
+using buzz::MassKind;
+using buzz::View;
+using Values = std::vector<float>;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+static_assert(HeavyHitter::needs_mass && !HeavyHitter::needs_rows, "mass asks for probabilities, not for K and V");
+
+/// A policy without sink and window that keeps the two heaviest rows once there are more than six.
+HeavyHitter policy(int kv_heads = 1, MassKind kind = MassKind::accumulated) {
+  HeavyHitter::Options o;
+  o.window = 0;
+  o.heavy = 2;
+  o.threshold = 6;
+  o.mass = kind;
+  return HeavyHitter(o, kv_heads, 8);
+}
+
+template <class P>
+Values scores(const P& p, int head = 0) {
+  return Values(p.scores(head).begin(), p.scores(head).end());
+}
+
+template <class P>
+std::vector<int> positions(const P& p, int head = 0) {
+  return std::vector<int>(p.positions(head).begin(), p.positions(head).end());
+}
+
+template <class P>
+void observe(P& p, const Values& probabilities, int query_heads = 1, int queries = 1) {
+  p.observe(buzz::view(probabilities, query_heads, queries, p.rows()));
+}
+
+TEST(Mass, OfANewRowIsZero) {
+  HeavyHitter p = policy();
+  p.append(2);
+  EXPECT_EQ(scores(p), (Values{0, 0}));
+}
+
+TEST(Mass, IsTheSumOverAllCalls) {
+  HeavyHitter p = policy();
+  p.append(2);
+  observe(p, {0.25f, 0.75f});
+  p.append(1);
+  observe(p, {0.5f, 0.125f, 0.375f});
+  EXPECT_EQ(scores(p), (Values{0.75f, 0.875f, 0.375f}));
+}
+
+TEST(Mass, IsTheSumOverTheQueriesOfACall) {
+  HeavyHitter p = policy();
+  p.append(3);
+  observe(p, {1, 0, 0, /**/ 0.5f, 0.5f, 0, /**/ 0.25f, 0.25f, 0.5f}, 1, 3);
+  EXPECT_EQ(scores(p), (Values{1.75f, 0.75f, 0.5f}));
+}
+
+TEST(Mass, EightQueryHeadsFeedTwoKvHeadsInNeighbouringFours) {
+  HeavyHitter p = policy(2);
+  p.append(1);
+  observe(p, {1, 2, 4, 8, 16, 32, 64, 128}, 8);
+  EXPECT_EQ(scores(p, 0), (Values{1 + 2 + 4 + 8}));
+  EXPECT_EQ(scores(p, 1), (Values{16 + 32 + 64 + 128}));
+}
+
+TEST(Mass, OfUngroupedHeadsIsTheirOwn) {
+  HeavyHitter p = policy(3);
+  p.append(1);
+  observe(p, {1, 2, 4}, 3);
+  for (int h = 0; h < 3; ++h) EXPECT_EQ(scores(p, h), (Values{static_cast<float>(1 << h)}));
+}
+
+TEST(Mass, WhatAQueryGivesToALaterRowIsNotRead) {
+  HeavyHitter p = policy();
+  p.append(4);
+  // Two queries: rows 2 and 3. Row 3 comes after the first of them.
+  observe(p, {0.25f, 0.25f, 0.5f, 99, /**/ 0.25f, 0.25f, 0.25f, 0.25f}, 1, 2);
+  EXPECT_EQ(scores(p), (Values{0.5f, 0.5f, 0.75f, 0.25f}));
+}
+
+TEST(Mass, WhatIsNotFiniteAddsNothing) {
+  HeavyHitter p = policy();
+  p.append(4);
+  observe(p, {kNan, kInf, -kInf, 0.5f});
+  EXPECT_EQ(scores(p), (Values{0, 0, 0, 0.5f}));
+  observe(p, {0.5f, 0.25f, 0.125f, kNan});
+  EXPECT_EQ(scores(p), (Values{0.5f, 0.25f, 0.125f, 0.5f}));
+}
+
+TEST(Mass, WhatIsNotFiniteInOneQuerySparesTheOthers) {
+  HeavyHitter p = policy();
+  p.append(2);
+  observe(p, {kNan, kNan, /**/ 0.25f, 0.75f}, 2);
+  EXPECT_EQ(scores(p), (Values{0.25f, 0.75f}));
+}
+
+TEST(Mass, ReadsAStridedView) {
+  HeavyHitter p = policy();
+  p.append(2);
+  const Values padded = {0.25f, 0.75f, 99, 99, 0.5f, 0.5f, 99, 99};  // two query heads, four columns of which two count
+  p.observe(View<const float>(padded.data(), 2, 1, 2, 4, 4));
+  EXPECT_EQ(scores(p), (Values{0.75f, 1.25f}));
+}
+
+TEST(Mass, OfNoQueriesIsNothing) {
+  HeavyHitter p = policy();
+  p.append(2);
+  observe(p, {0.25f, 0.75f});
+  p.observe(View<const float>(nullptr, 1, 0, 2));
+  EXPECT_EQ(scores(p), (Values{0.25f, 0.75f}));
+}
+
+TEST(Mass, MayComeSummed) {
+  HeavyHitter p = policy(2);
+  p.append(2);
+  const Values sums = {1, 2, /**/ 3, 4};
+  p.observe_mass(buzz::view(sums, 1, 2, 2));
+  p.observe_mass(buzz::view(sums, 1, 2, 2));
+  EXPECT_EQ(scores(p, 0), (Values{2, 4}));
+  EXPECT_EQ(scores(p, 1), (Values{6, 8}));
+}
+
+TEST(Mass, IsExactPastWhatHalvesCanCount) {
+  HeavyHitter p = policy();
+  p.append(1);
+  for (int i = 0; i < 5000; ++i) observe(p, {1});
+  EXPECT_EQ(scores(p), (Values{5000}));
+}
+
+TEST(Mass, FollowsItsRowThroughAnEviction) {
+  HeavyHitter p = policy();
+  p.append(7);
+  observe(p, {1, 9, 3, 4, 5, 8, 7});
+  p.select();
+  EXPECT_EQ(positions(p), (std::vector<int>{1, 5}));
+  EXPECT_EQ(scores(p), (Values{9, 8}));
+}
+
+TEST(Mass, OfARowInAFreedPlaceStartsAtZeroAgain) {
+  HeavyHitter p = policy();
+  p.append(7);
+  observe(p, {1, 9, 3, 4, 5, 8, 7});
+  p.select();
+  p.append(3);
+  EXPECT_EQ(scores(p), (Values{9, 8, 0, 0, 0}));
+  p.reset();
+  p.append(3);
+  EXPECT_EQ(scores(p), (Values{0, 0, 0}));
+}
+
+TEST(Mass, HeadsKeepDifferentRows) {
+  HeavyHitter p = policy(2);
+  p.append(7);
+  observe(p, {9, 8, 1, 1, 1, 1, 1, /**/ 1, 1, 1, 1, 1, 8, 9}, 2);
+  p.select();
+  EXPECT_EQ(positions(p, 0), (std::vector<int>{0, 1}));
+  EXPECT_EQ(positions(p, 1), (std::vector<int>{5, 6}));
+  EXPECT_EQ(scores(p, 1), (Values{8, 9}));
+}
+
+TEST(LatestMass, IsTheLastCallsAlone) {
+  HeavyHitter p = policy(1, MassKind::latest);
+  p.append(2);
+  observe(p, {7, 8});
+  p.append(1);
+  observe(p, {1, 2, 3, /**/ 4, 5, 6}, 2);
+  EXPECT_EQ(scores(p), (Values{5, 7, 9}));
+}
+
+TEST(LatestMass, DecidesAnEviction) {
+  HeavyHitter p = policy(1, MassKind::latest);
+  p.append(6);
+  observe(p, {99, 99, 0, 0, 0, 0});
+  p.append(1);
+  observe(p, {0, 0, 0, 5, 0, 6, 0});
+  p.select();
+  EXPECT_EQ(positions(p), (std::vector<int>{3, 5}));
+}
+
+TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
+  // Every query gives an eighth to each row that it sees, and one more eighth to row 5: its mean is the highest, though
+  // older rows have received more.
+  std::vector<int> kept[2];
+  for (MassKind kind : {MassKind::accumulated, MassKind::mean}) {
+    HeavyHitter p = policy(1, kind);
+    for (int n = 1; n <= 7; ++n) {
+      p.append(1);
+      Values row(static_cast<std::size_t>(n), 0.125f);
+      if (n > 5) row[5] += 0.125f;
+      observe(p, row);
+    }
+    p.select();
+    kept[kind == MassKind::mean] = positions(p);
+  }
+  EXPECT_EQ(kept[0], (std::vector<int>{0, 1}));
+  EXPECT_EQ(kept[1], (std::vector<int>{0, 5})) << "all others are equal, so that the lowest row follows";
+}
+
+TEST(MeanMass, CountsTheTokensSinceTheRowsOwnThroughEvictions) {
+  HeavyHitter p = policy(1, MassKind::mean);
+  p.append(7);
+  observe(p, {8, 0, 0, 0, 0, 4, 0});
+  p.select();  // leaves positions 0 and 5
+  p.append(5);
+  observe(p, {0, 0, 0, 0, 0, 1, 0});  // 12 tokens so far; position 10 is row 5
+  p.select();
+  // 8 / 12, 4 / 7 and 1 / 2.
+  EXPECT_EQ(positions(p), (std::vector<int>{0, 5}));
+  EXPECT_EQ(scores(p), (Values{8, 4})) << "what is kept is the sum";
+}
+
+}  // namespace

@@ -1,0 +1,62 @@
+#include "buzz/score/no_score.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "buzz/policies.h"
+
+namespace {
+
+using Rows = std::vector<int>;
+
+/// Positions that an eviction leaves of `rows` rows.
+template <class Select>
+Rows left(const typename buzz::Policy<buzz::NoScore, Select>::Options& options, int rows) {
+  buzz::Policy<buzz::NoScore, Select> policy(options, 2, rows);
+  policy.append(rows);
+  policy.select();
+  EXPECT_EQ(Rows(policy.positions(0).begin(), policy.positions(0).end()),
+            Rows(policy.positions(1).begin(), policy.positions(1).end()));
+  return Rows(policy.positions(0).begin(), policy.positions(0).end());
+}
+
+TEST(NoScore, OfChunksKeepsTheFirstRow) {
+  buzz::Policy<buzz::NoScore, buzz::Segments>::Options o;
+  o.sink = 1;
+  o.window = 2;
+  o.threshold = 4;
+  o.stride = 3;
+  EXPECT_EQ(left<buzz::Segments>(o, 11), (Rows{0, 1, 4, 7, 9, 10}));
+}
+
+TEST(NoScore, OfWiderChunksKeepsTheFirstRows) {
+  buzz::Policy<buzz::NoScore, buzz::Segments>::Options o;
+  o.sink = o.window = 0;
+  o.threshold = 4;
+  o.stride = 3;
+  o.keep = 2;
+  EXPECT_EQ(left<buzz::Segments>(o, 10), (Rows{0, 1, 6, 7}));
+}
+
+TEST(NoScore, OfAllKeepsTheOldest) {
+  buzz::Policy<buzz::NoScore, buzz::TopK>::Options o;
+  o.sink = 1;
+  o.window = 2;
+  o.heavy = 3;
+  EXPECT_EQ(left<buzz::TopK>(o, 9), (Rows{0, 1, 2, 3, 7, 8}));
+}
+
+TEST(NoScore, HasNoScoresToShow) {
+  buzz::Streaming policy({}, 1);
+  policy.append(1);
+  EXPECT_EQ(policy.scores(0).size, 0);
+  EXPECT_EQ(policy.scores(0).begin(), policy.scores(0).end());
+}
+
+TEST(NoScore, AsksForNothing) {
+  EXPECT_FALSE(buzz::Streaming::needs_mass);
+  EXPECT_FALSE(buzz::Streaming::needs_rows);
+}
+
+}  // namespace

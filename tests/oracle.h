@@ -1,0 +1,374 @@
+#pragma once
+
+// What BUZZ does, said slowly: plain vectors, doubles, one loop a rule. It shares no line with the library and includes
+// none of it; read it beside the paper (arXiv 2410.23079) to see what the library is tested against.
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace oracle {
+
+using Vector = std::vector<double>;               // [head_dim]
+using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
+using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
+using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
+
+enum class Score { mass, key_diversity, given, none };
+enum class Mass { accumulated, mean, latest };
+enum class Select { segments, heaviest, nothing, everything };
+enum class Hive { first, heaviest, together };
+
+struct Options {
+  int query_heads = 1, kv_heads = 1, head_dim = 1;
+
+  Score score = Score::mass;
+  Mass mass = Mass::accumulated;
+  Select select = Select::segments;
+  int sink = 4, window = 160, threshold = 400;
+  int stride = 5, keep = 1, hive_stride = 3;  // Select::segments
+  Hive hive = Hive::first;                    // Select::segments
+  bool single_pass = false;                   // Select::segments
+  int heavy = 0;                              // Select::heaviest
+
+  double rope_base = 0;  // 0: no rotation
+  int rope_dims = 0;
+  bool rope_halves = false;   // pairs (i, i + dims / 2), else (2i, 2i + 1)
+  bool rope_compact = false;  // positions are places in the cache
+  bool raw_keys = false;      // keys are stored unrotated, and rotated when read
+
+  double scale = 1;     // logits are multiplied by it
+  double log_base = 0;  // 0: off
+
+  std::function<double(double)> stored = [](double x) { return x; };  // what the cache's element type makes of a number
+};
+
+struct Row {
+  int position;       // the token's index in its sequence
+  Vector raw_key;     // as it was given
+  Vector key;         // as it is stored: rotated unless raw_keys, then rounded to the element type
+  Vector turned_key;  // with raw_keys: the stored key, rotated
+  Vector value;       // as it is stored
+  double score = 0;   // the attention mass, or the given score
+  int moves = 0;      // evictions that gave it another place
+  bool pinned = false;
+};
+
+struct Regions {
+  int sink, hive, fresh, window;
+};
+
+/// NaN loses against every number; equals do not beat each other, so the row looked at first wins.
+inline bool beats(double a, double b) {
+  if (std::isnan(a)) return false;
+  if (std::isnan(b)) return true;
+  return a > b;
+}
+
+/// Rotates each pair of `x` by position * base^(-2i / dims) radians.
+inline Vector rotate(Vector x, int position, const Options& o) {
+  if (o.rope_base == 0) return x;
+  for (int i = 0; i < o.rope_dims / 2; ++i) {
+    const double angle = position * std::pow(o.rope_base, -2.0 * i / o.rope_dims);
+    double& a = x[static_cast<std::size_t>(o.rope_halves ? i : 2 * i)];
+    double& b = x[static_cast<std::size_t>(o.rope_halves ? i + o.rope_dims / 2 : 2 * i + 1)];
+    const double old_a = a, old_b = b;
+    a = old_a * std::cos(angle) - old_b * std::sin(angle);
+    b = old_a * std::sin(angle) + old_b * std::cos(angle);
+  }
+  return x;
+}
+
+inline double dot(const Vector& a, const Vector& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// The `count` best of the rows by `scores`, ascending: `count` times the best that is left, the lowest where equal.
+inline std::vector<int> best(const std::vector<double>& scores, const std::vector<int>& rows, int count) {
+  const auto score = [&](int row) { return scores[static_cast<std::size_t>(row)]; };
+  std::vector<int> left = rows, chosen;
+  for (int n = 0; n < count; ++n) {
+    std::size_t winner = 0;
+    for (std::size_t i = 1; i < left.size(); ++i)
+      if (beats(score(left[i]), score(left[winner]))) winner = i;
+    chosen.push_back(left[winner]);
+    left.erase(left.begin() + static_cast<std::ptrdiff_t>(winner));
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+/// Chunks of keep * stride rows leave their `keep` best; the last, of r rows, its ceil(r / stride) best.
+inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const std::vector<int>& rows, int stride,
+                                       int keep) {
+  std::vector<int> chosen, chunk;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    chunk.push_back(rows[i]);
+    if (static_cast<int>(chunk.size()) < keep * stride && i + 1 < rows.size()) continue;
+    const int count = (static_cast<int>(chunk.size()) + stride - 1) / stride;
+    for (int row : best(scores, chunk, count)) chosen.push_back(row);
+    chunk.clear();
+  }
+  return chosen;
+}
+
+/// One layer of one sequence.
+class Cache {
+ public:
+  explicit Cache(const Options& options) : o_(options), heads_(static_cast<std::size_t>(options.kv_heads)) {}
+
+  int rows() const { return static_cast<int>(heads_[0].size()); }
+  int next_position() const { return next_position_; }
+  const std::vector<Row>& head(int h) const { return heads_[static_cast<std::size_t>(h)]; }
+  std::vector<Row>& head(int h) { return heads_[static_cast<std::size_t>(h)]; }
+
+  Regions regions() const {
+    Regions r;
+    r.sink = std::min(rows(), o_.sink);
+    r.hive = hive_;
+    r.fresh = std::max(0, rows() - r.sink - r.hive - o_.window);
+    r.window = rows() - r.sink - r.hive - r.fresh;
+    return r;
+  }
+
+  /// keys, values: [tokens][kv_heads][head_dim].
+  void append(const Tokens& keys, const Tokens& values) {
+    for (std::size_t t = 0; t < keys.size(); ++t, ++next_position_) {
+      const int place = rows();
+      for (std::size_t h = 0; h < heads_.size(); ++h) {
+        Row row{next_position_, keys[t][h], {}, {}, values[t][h]};
+        row.pinned = pins_.count(row.position) > 0;
+        place_key(row, place);
+        for (double& x : row.value) x = o_.stored(x);
+        heads_[h].push_back(std::move(row));
+      }
+    }
+  }
+
+  /// For tests: row r of head h is stored like this, since another implementation rounds otherwise.
+  void replace_row(int h, int r, const Vector& key, const Vector& value) {
+    Row& row = head(h)[static_cast<std::size_t>(r)];
+    row.key = key;
+    row.value = value;
+    if (o_.raw_keys) row.turned_key = rotate(key, r, o_);
+  }
+
+  /// Evictions leave the row of this position alone from now on, whether it is there or still to come.
+  void pin(int position) {
+    pins_.insert(position);
+    for (std::vector<Row>& head : heads_)
+      for (Row& row : head) row.pinned |= row.position == position;
+  }
+
+  /// The queries are those of the newest rows. Returns [tokens][query_heads][head_dim]; keeps the probabilities.
+  Tokens attend(const Tokens& queries) {
+    const int n = static_cast<int>(queries.size());
+    Tokens out;
+    probabilities_.assign(static_cast<std::size_t>(o_.query_heads), Matrix());
+    for (int i = 0; i < n; ++i) {
+      const int visible = rows() - n + i + 1;
+      const int position = (o_.rope_compact ? rows() : next_position_) - n + i;
+      out.emplace_back();
+      for (int q = 0; q < o_.query_heads; ++q) {
+        const std::vector<Row>& rows_seen = head(q / (o_.query_heads / o_.kv_heads));
+        const Vector query = rotate(queries[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], position, o_);
+        const std::vector<double> p = softmax(query, rows_seen, static_cast<std::size_t>(visible));
+        Vector mixed(static_cast<std::size_t>(o_.head_dim), 0.0);
+        for (std::size_t r = 0; r < p.size(); ++r)
+          for (std::size_t d = 0; d < mixed.size(); ++d) mixed[d] += p[r] * rows_seen[r].value[d];
+        out.back().push_back(mixed);
+        probabilities_[static_cast<std::size_t>(q)].push_back(p);
+      }
+    }
+    return out;
+  }
+
+  /// Column sums over the queries of the call and over the query heads of the group. What a query gives to a later row
+  /// does not count, nor does what is not finite.
+  void observe(const Probabilities& p) {
+    const std::size_t group = static_cast<std::size_t>(o_.query_heads / o_.kv_heads);
+    for (std::size_t h = 0; h < heads_.size(); ++h) {
+      for (std::size_t r = 0; r < heads_[h].size(); ++r) {
+        double sum = 0;
+        for (std::size_t q = h * group; q < (h + 1) * group; ++q) {
+          for (std::size_t i = 0; i < p[q].size(); ++i) {
+            const bool seen = r + p[q].size() <= heads_[h].size() + i;
+            if (seen && std::isfinite(p[q][i][r])) sum += p[q][i][r];
+          }
+        }
+        if (o_.mass == Mass::latest) heads_[h][r].score = 0;
+        heads_[h][r].score += sum;
+      }
+    }
+  }
+  void observe() { observe(probabilities_); }
+
+  bool due() const {
+    const Regions r = regions();
+    return o_.select != Select::everything && r.hive + r.fresh > o_.threshold;
+  }
+
+  /// What the policy compares, [rows].
+  std::vector<double> worth(int h) const {
+    std::vector<double> result;
+    if (o_.score == Score::key_diversity) return diversity(heads_[static_cast<std::size_t>(h)]);
+    for (const Row& row : heads_[static_cast<std::size_t>(h)]) {
+      if (o_.score == Score::none) {
+        result.push_back(0);
+      } else if (o_.score == Score::mass && o_.mass == Mass::mean) {
+        result.push_back(row.score / (next_position_ - row.position));
+      } else {
+        result.push_back(row.score);
+      }
+    }
+    return result;
+  }
+
+  struct Choice {
+    std::vector<int> kept;       // rows, ascending
+    std::vector<int> forgotten;  // those of them whose scores become 0
+    int passes = 0;
+  };
+  /// The rows of head h that an eviction by these scores leaves.
+  Choice choose(int h, const std::vector<double>& scores) const {
+    const Regions r = regions();
+    std::vector<int> hive, fresh;
+    Choice choice;
+    choice.kept = range(0, r.sink);
+    for (int row : range(r.sink, r.hive + r.fresh))
+      (head(h)[static_cast<std::size_t>(row)].pinned ? choice.kept
+       : row < r.sink + r.hive                       ? hive
+                                                     : fresh)
+          .push_back(row);
+    const int pins = r.hive + r.fresh - static_cast<int>(hive.size() + fresh.size());
+    if (o_.select == Select::segments) {
+      do {
+        const std::vector<int> thinned = every(o_.hive_stride, hive);
+        hive = segments(scores, hive, fresh);
+        ++choice.passes;
+        fresh.clear();
+        if (forgets()) choice.forgotten = thinned;
+      } while (!o_.single_pass && static_cast<int>(hive.size()) + pins > o_.threshold);
+    } else if (o_.select == Select::heaviest) {
+      add(fresh, hive);
+      hive = best(scores, hive, std::min(o_.heavy - pins, static_cast<int>(hive.size())));
+    } else {
+      hive.clear();
+    }
+    if (forgets()) add(range(0, r.sink), choice.forgotten);
+    add(hive, choice.kept);
+    add(range(rows() - r.window, r.window), choice.kept);
+    std::sort(choice.kept.begin(), choice.kept.end());
+    return choice;
+  }
+
+  /// Leaves the chosen rows, one choice a head.
+  void evict(const std::vector<Choice>& choices) {
+    const Regions r = regions();
+    for (std::size_t h = 0; h < heads_.size(); ++h) {
+      for (int i : choices[h].forgotten) heads_[h][static_cast<std::size_t>(i)].score = 0;
+      std::vector<Row> left;
+      for (int i : choices[h].kept) {
+        const int place = static_cast<int>(left.size());
+        left.push_back(std::move(heads_[h][static_cast<std::size_t>(i)]));
+        if (i != place) ++left.back().moves;
+        if (o_.rope_compact) place_key(left.back(), place);
+      }
+      heads_[h].swap(left);
+    }
+    hive_ = rows() - r.sink - r.window;
+  }
+
+  /// One call's end: evicts by its own scores when due. Returns whether it did.
+  bool evict() {
+    if (!due()) return false;
+    std::vector<Choice> choices;
+    for (int h = 0; h < o_.kv_heads; ++h) choices.push_back(choose(h, worth(h)));
+    evict(choices);
+    return true;
+  }
+
+ private:
+  static std::vector<int> range(int first, int count) {
+    std::vector<int> rows;
+    for (int i = 0; i < count; ++i) rows.push_back(first + i);
+    return rows;
+  }
+
+  static std::vector<int> every(int stride, const std::vector<int>& rows) {
+    std::vector<int> result;
+    for (std::size_t i = 0; i < rows.size(); i += static_cast<std::size_t>(stride)) result.push_back(rows[i]);
+    return result;
+  }
+  static void add(const std::vector<int>& more, std::vector<int>& rows) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+
+  /// One pass of the beehive.
+  std::vector<int> segments(const std::vector<double>& scores, const std::vector<int>& hive,
+                            const std::vector<int>& fresh) const {
+    if (o_.hive == Hive::together) {
+      std::vector<int> both = hive;
+      add(fresh, both);
+      return best_of_chunks(scores, both, o_.stride, o_.keep);
+    }
+    std::vector<int> kept =
+        o_.hive == Hive::first ? every(o_.hive_stride, hive) : best_of_chunks(scores, hive, o_.hive_stride, o_.keep);
+    add(best_of_chunks(scores, fresh, o_.stride, o_.keep), kept);
+    return kept;
+  }
+
+  /// The authors' code sets the scores of the sink and of the thinned hive to 0.
+  bool forgets() const { return o_.score == Score::mass && o_.select == Select::segments && o_.hive == Hive::first; }
+
+  /// What a query that sees the first `visible` rows gives to each row; 0 to the others.
+  std::vector<double> softmax(const Vector& query, const std::vector<Row>& rows_seen, std::size_t visible) const {
+    double sharpness = o_.scale;
+    if (o_.log_base != 0) sharpness *= std::log(static_cast<double>(visible)) / std::log(o_.log_base);
+    std::vector<double> p(rows_seen.size(), 0.0);
+    for (std::size_t r = 0; r < visible; ++r) p[r] = dot(query, read_key(rows_seen[r])) * sharpness;
+    const double top = *std::max_element(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(visible));
+    double total = 0;
+    for (std::size_t r = 0; r < visible; ++r) total += p[r] = std::exp(p[r] - top);
+    for (std::size_t r = 0; r < visible; ++r) p[r] /= total;
+    return p;
+  }
+
+  const Vector& read_key(const Row& row) const { return o_.raw_keys ? row.turned_key : row.key; }
+
+  /// The key of a row at this place, as the cache stores it.
+  void place_key(Row& row, int place) const {
+    const int position = o_.rope_compact ? place : row.position;
+    row.key = o_.raw_keys ? row.raw_key : rotate(row.raw_key, position, o_);
+    for (double& x : row.key) x = o_.stored(x);
+    if (o_.raw_keys) row.turned_key = rotate(row.key, position, o_);
+  }
+
+  /// Minus the cosine of each key with the mean of all of them; 0 where there is no direction.
+  static std::vector<double> diversity(const std::vector<Row>& head) {
+    Vector mean(head.empty() ? 0 : head[0].key.size(), 0.0);
+    for (const Row& row : head)
+      for (std::size_t d = 0; d < mean.size(); ++d) mean[d] += row.key[d] / static_cast<double>(head.size());
+    std::vector<double> result;
+    for (const Row& row : head) {
+      const double norms = std::sqrt(dot(row.key, row.key)) * std::sqrt(dot(mean, mean));
+      result.push_back(norms == 0 ? 0 : -dot(row.key, mean) / norms);
+    }
+    return result;
+  }
+
+  Options o_;
+  std::vector<std::vector<Row>> heads_;  // [kv_heads][rows]
+  int hive_ = 0, next_position_ = 0;
+  std::set<int> pins_;
+  Probabilities probabilities_;
+};
+
+}  // namespace oracle

@@ -1,0 +1,227 @@
+#pragma once
+
+// Random configurations, each drawn from one number, as the oracle and as the library take them.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "buzz/buzz_cache.h"
+#include "buzz/score/given.h"
+#include "oracle.h"
+
+namespace oracle {
+
+/// The same numbers on every machine.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u + 1) {}
+
+  std::uint64_t bits() {
+    state_ += 0x9E3779B97F4A7C15u;
+    std::uint64_t x = state_;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+  }
+  /// low to high, both included.
+  int in(int low, int high) { return low + static_cast<int>(bits() % static_cast<std::uint64_t>(high - low + 1)); }
+  bool one_in(int n) { return in(1, n) == 1; }
+  /// In [-1, 1).
+  float real() { return static_cast<float>(bits() >> 40) / 8388608.f - 1.f; }
+  template <class X>
+  X of(std::initializer_list<X> choices) {
+    return choices.begin()[in(0, static_cast<int>(choices.size()) - 1)];
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+enum class Kind { beehive, heavy_hitter, streaming, full, strided, diverse, given };
+constexpr int kKinds = 7;
+
+struct Config {
+  std::uint64_t seed = 0;
+  Kind kind = Kind::beehive;
+  Options oracle;
+  int hive_stride = 0;    // as given to the library; 0: its default
+  int top_threshold = 0;  // HeavyHitter's, as given to the library; 0: heavy
+  int max_chunk = 1;
+  std::vector<int> calls;  // tokens of each
+  buzz::KeyStorage keys = buzz::KeyStorage::automatic;
+  float amplitude = 1;  // of queries and keys
+
+  int tokens() const {
+    int sum = 0;
+    for (int n : calls) sum += n;
+    return sum;
+  }
+};
+
+inline std::string describe(const Config& c) {
+  const Options& o = c.oracle;
+  std::ostringstream s;
+  s << "seed " << c.seed << " kind " << static_cast<int>(c.kind) << " heads " << o.query_heads << "/" << o.kv_heads
+    << " dim " << o.head_dim << " sink " << o.sink << " window " << o.window << " threshold " << o.threshold
+    << " stride " << o.stride << " keep " << o.keep << " hive_stride " << c.hive_stride << " hive "
+    << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
+    << static_cast<int>(o.mass) << " rope " << o.rope_base << "/" << o.rope_dims << (o.rope_halves ? " halves" : "")
+    << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base "
+    << o.log_base << " calls";
+  for (int n : c.calls) s << " " << n;
+  return s.str();
+}
+
+inline void draw_policy(Random& r, Config* c) {
+  Options& o = c->oracle;
+  o.sink = r.in(0, 6);
+  o.window = r.in(0, 8);
+  o.threshold = r.one_in(4) ? r.in(1, 3) : r.in(1, 24);
+  o.mass = r.of({Mass::accumulated, Mass::mean, Mass::latest});
+  if (c->kind == Kind::heavy_hitter) {
+    o.select = Select::heaviest;
+    o.heavy = r.in(0, 12);
+    if (o.sink + o.window == 0) o.heavy = std::max(o.heavy, 1);  // some row has to stay
+    c->top_threshold = r.one_in(2) ? 0 : o.heavy + r.in(o.heavy == 0 ? 1 : 0, 6);
+    o.threshold = c->top_threshold == 0 ? o.heavy : c->top_threshold;
+  } else if (c->kind == Kind::streaming) {
+    o.select = Select::nothing;
+    o.threshold = r.one_in(2) ? 0 : r.in(1, 6);
+    if (o.sink == 0) o.window = std::max(o.window, 1);
+  } else if (c->kind == Kind::full) {
+    o.select = Select::everything;
+  } else {
+    o.hive = r.of({Hive::first, Hive::heaviest, Hive::together});
+    o.single_pass = r.one_in(4);
+    o.stride = r.in(o.hive == Hive::together || o.single_pass ? 2 : 1, 7);
+    o.keep = r.one_in(2) ? 1 : r.in(2, 4);
+    c->hive_stride = o.hive == Hive::together || r.one_in(2) ? 0 : r.in(2, 5);
+    o.hive_stride = c->hive_stride != 0 ? c->hive_stride : std::max(2, (o.stride + 1) / 2);
+  }
+  if (c->kind == Kind::streaming || c->kind == Kind::full || c->kind == Kind::strided) o.score = Score::none;
+  if (c->kind == Kind::diverse) o.score = Score::key_diversity;
+  if (c->kind == Kind::given) o.score = Score::given;
+}
+
+inline void draw_attention(Random& r, Config* c) {
+  Options& o = c->oracle;
+  o.kv_heads = r.in(1, 8);
+  o.query_heads = o.kv_heads * r.in(1, 8 / o.kv_heads);
+  const int size = r.in(1, 100);
+  o.head_dim = size <= 70 ? r.in(1, 16) : size <= 95 ? r.in(17, 64) : r.in(65, 128);
+  // All keys of one dimension are parallel, so that their cosines differ by rounding alone.
+  if (c->kind == Kind::diverse) o.head_dim = std::max(o.head_dim, 2);
+  if (o.head_dim >= 2 && r.in(1, 3) > 1) {
+    const bool partial = o.head_dim % 2 != 0 || r.one_in(3);
+    o.rope_base = r.of({10000.0, 500000.0, 1000000.0, 50.0});
+    o.rope_dims = partial ? 2 * r.in(1, o.head_dim / 2) : o.head_dim;
+    o.rope_halves = r.one_in(2);
+    o.rope_compact = r.one_in(2);
+    // In compact positions keys may be stored raw, and are where the policy moves rows at every call.
+    const bool drifts = c->kind == Kind::heavy_hitter || c->kind == Kind::streaming;
+    if (o.rope_compact) {
+      c->keys = r.of({buzz::KeyStorage::automatic, drifts ? buzz::KeyStorage::raw : buzz::KeyStorage::rotated,
+                      buzz::KeyStorage::raw});
+      o.raw_keys = c->keys == buzz::KeyStorage::raw || (c->keys == buzz::KeyStorage::automatic && drifts);
+    }
+  }
+  o.scale = (r.one_in(3) ? r.in(1, 6) * 0.25 : 1) / std::sqrt(static_cast<double>(o.head_dim));
+  o.log_base = r.one_in(3) ? r.of({512.0, 10.0, 4.0}) : 0;
+  c->amplitude = r.of({0.25f, 1.f, 2.f});
+}
+
+/// Calls of many tokens at first, or of one, or of any number; seldom of none.
+inline void draw_calls(Random& r, Config* c) {
+  c->max_chunk = r.one_in(3) ? 1 : r.in(2, 24);
+  const int work = c->oracle.query_heads * c->oracle.head_dim;
+  const int most = c->kind == Kind::full || work > 512 ? 32 : work > 128 ? 64 : 96;
+  int left = r.one_in(20) ? r.in(0, 1) : r.in(2, most);
+  const bool decode = r.one_in(3);
+  if (decode && left > 0) c->calls.push_back(std::min(left, c->max_chunk));
+  if (decode && left > 0) left -= c->calls[0];
+  while (left > 0) {
+    c->calls.push_back(decode ? 1 : r.one_in(30) ? 0 : std::min(left, r.in(1, c->max_chunk)));
+    left -= c->calls.back();
+  }
+}
+
+inline Config draw(std::uint64_t seed) {
+  Random r(seed);
+  Config c;
+  c.seed = seed;
+  c.kind = static_cast<Kind>(seed % kKinds);
+  draw_policy(r, &c);
+  draw_attention(r, &c);
+  draw_calls(r, &c);
+  return c;
+}
+
+/// The library's options of the same policy; each part of P::Options takes what it knows.
+template <class P>
+typename P::Options library_options(const Config& c) {
+  using O = typename P::Options;
+  const Options& o = c.oracle;
+  O result;
+  result.sink = o.sink;
+  result.window = o.window;
+  if constexpr (std::is_base_of<buzz::Mass::Options, O>::value) {
+    result.mass = o.mass == Mass::accumulated ? buzz::MassKind::accumulated
+                  : o.mass == Mass::mean      ? buzz::MassKind::mean
+                                              : buzz::MassKind::latest;
+  }
+  if constexpr (std::is_base_of<buzz::Segments::Options, O>::value) {
+    result.threshold = o.threshold;
+    result.stride = o.stride;
+    result.keep = o.keep;
+    result.hive_stride = c.hive_stride;
+    result.hive = o.hive == Hive::first      ? buzz::HiveRule::first
+                  : o.hive == Hive::heaviest ? buzz::HiveRule::heaviest
+                                             : buzz::HiveRule::together;
+    result.passes = o.single_pass ? buzz::Passes::single : buzz::Passes::until_bounded;
+  }
+  if constexpr (std::is_base_of<buzz::TopK::Options, O>::value) {
+    result.heavy = o.heavy;
+    result.threshold = c.top_threshold;
+  }
+  if constexpr (std::is_base_of<buzz::Nothing::Options, O>::value) result.threshold = o.threshold;
+  if constexpr (std::is_base_of<buzz::Everything::Options, O>::value) result.capacity = std::max(1, c.tokens());
+  return result;
+}
+
+inline buzz::Shape library_shape(const Config& c) {
+  return {c.oracle.query_heads, c.oracle.kv_heads, c.oracle.head_dim, c.max_chunk};
+}
+
+inline buzz::Rope library_rope(const Config& c) {
+  buzz::Rope rope;
+  rope.base = c.oracle.rope_base;
+  rope.dims = c.oracle.rope_dims == c.oracle.head_dim ? 0 : c.oracle.rope_dims;
+  rope.pairs = c.oracle.rope_halves ? buzz::Pairs::halves : buzz::Pairs::interleaved;
+  rope.positions = c.oracle.rope_compact ? buzz::Positions::compact : buzz::Positions::logical;
+  rope.keys = c.keys;
+  return rope;
+}
+
+inline buzz::AttentionOptions library_attention(const Config& c) {
+  buzz::AttentionOptions a;
+  const double usual = 1 / std::sqrt(static_cast<double>(c.oracle.head_dim));
+  a.scale = c.oracle.scale == usual ? 0 : c.oracle.scale;
+  a.log_base = c.oracle.log_base;
+  return a;
+}
+
+/// Most rows there may be, from the formula; for one pass, the fixed point of rows / 2 + 1 + max_chunk too.
+inline int most_rows(const Config& c) {
+  const Options& o = c.oracle;
+  int middle = o.threshold + c.max_chunk;
+  if (o.select == Select::everything) middle = std::max(1, c.tokens());
+  if (o.select == Select::segments && o.single_pass) middle = std::max(middle, 2 * (c.max_chunk + 1));
+  return o.sink + o.window + middle;
+}
+
+}  // namespace oracle

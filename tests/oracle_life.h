@@ -1,0 +1,168 @@
+#pragma once
+
+// The oracle through a cache's whole life: pinned rows, rollback (by doing again what came before), forks (by copying
+// it), any table of frequencies. Like the oracle it includes nothing of the library.
+
+#include <set>
+
+#include "oracle.h"
+
+namespace oracle {
+
+/// Rotary positions by a table of frequencies.
+struct Turning {
+  std::vector<double> frequencies;  // [dims / 2], radians a position; empty: nothing is rotated
+  double factor = 1;                // what is rotated is multiplied by it
+  bool halves = false;              // pairs (i, i + dims / 2), else (2i, 2i + 1)
+  bool compact = false;             // positions are places in the cache
+  bool raw = false;                 // keys are stored as they come, and rotated where they are used
+};
+
+inline Vector turn(Vector x, double position, const Turning& t) {
+  const std::size_t half = t.frequencies.size();
+  for (std::size_t i = 0; i < half; ++i) {
+    const double cosine = t.factor * std::cos(position * t.frequencies[i]);
+    const double sine = t.factor * std::sin(position * t.frequencies[i]);
+    double& a = x[t.halves ? i : 2 * i];
+    double& b = x[t.halves ? i + half : 2 * i + 1];
+    const double old_a = a, old_b = b;
+    a = old_a * cosine - old_b * sine;
+    b = old_a * sine + old_b * cosine;
+  }
+  return x;
+}
+
+class Life {
+ public:
+  /// The rotation is `turning` alone; `remembers`: rollback() will be asked for.
+  explicit Life(const Options& options, const Turning& turning = {}, bool remembers = false)
+      : o_(unturned(options)), turning_(turning), remembers_(remembers), cache_(o_) {}
+
+  int rows() const { return cache_.rows(); }
+  int next_position() const { return cache_.next_position(); }
+  Regions regions() const { return cache_.regions(); }
+  std::vector<Row>& head(int h) { return cache_.head(h); }
+  bool due() const { return cache_.due(); }
+  std::vector<double> worth(int h) const { return cache_.worth(h); }
+
+  void append(const Tokens& keys, const Tokens& values) {
+    if (remembers_) history_.push_back({cache_, keys, values, {}, false});
+    const int first = rows();
+    cache_.append(keys, values);
+    place(first);
+    mark();
+  }
+
+  Tokens attend(const Tokens& queries) {
+    if (remembers_) history_.back().queries = queries;
+    return cache_.attend(turned(queries));
+  }
+
+  void observe() {
+    if (remembers_) history_.back().observed = true;
+    cache_.observe();
+  }
+
+  /// Of the newest queries' logits, [tokens][query_heads].
+  Matrix log_sum_exp(const Tokens& queries) {
+    const int n = static_cast<int>(queries.size()), group = o_.query_heads / o_.kv_heads;
+    const Tokens all = turned(queries);
+    Matrix result(queries.size());
+    for (int i = 0; i < n; ++i) {
+      const int visible = rows() - n + i + 1;
+      for (int q = 0; q < o_.query_heads; ++q) {
+        double sum = 0;
+        for (int r = 0; r < visible; ++r) {
+          const Vector& key = head(q / group)[static_cast<std::size_t>(r)].key;
+          double logit = dot(all[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], key) * o_.scale;
+          if (o_.log_base != 0) logit *= std::log(visible) / std::log(o_.log_base);
+          sum += std::exp(logit);
+        }
+        result[static_cast<std::size_t>(i)].push_back(std::log(sum));
+      }
+    }
+    return result;
+  }
+
+  void pin(int first, int count) {
+    for (int p = first; p < first + count; ++p) pins_.insert(p);
+    mark();
+  }
+  void unpin(int first, int count) {
+    for (int p = first; p < first + count; ++p) pins_.erase(p);
+    mark();
+  }
+  const std::set<int>& pins() const { return pins_; }
+
+  Cache::Choice choose(int h, const std::vector<double>& scores) const { return cache_.choose(h, scores); }
+
+  void evict(const std::vector<Cache::Choice>& choices) {
+    cache_.evict(choices);
+    if (turning_.compact) place(0);
+    history_.clear();
+  }
+
+  /// The newest n tokens never came; pins on them are gone.
+  void rollback(int n) {
+    unpin(next_position() - n, n);
+    for (; n > 0; mark()) {
+      const Call last = history_.back();
+      history_.pop_back();
+      cache_ = last.before;
+      const int stay = static_cast<int>(last.keys.size()) - n;
+      n = std::max(0, -stay);
+      if (stay <= 0) continue;
+      append(first_of(last.keys, stay), first_of(last.values, stay));
+      if (!last.queries.empty()) attend(first_of(last.queries, stay));
+      if (last.observed) observe();
+    }
+  }
+
+ private:
+  struct Call {
+    Cache before;
+    Tokens keys, values, queries;
+    bool observed;
+  };
+
+  static Options unturned(Options o) {
+    o.rope_base = 0;
+    o.rope_compact = o.raw_keys = false;
+    return o;
+  }
+  static Tokens first_of(const Tokens& all, int count) { return Tokens(all.begin(), all.begin() + count); }
+  void mark() {
+    for (int h = 0; h < o_.kv_heads; ++h)
+      for (Row& row : head(h)) row.pinned = pins_.count(row.position) > 0;
+  }
+
+  /// Rotates the keys of rows from `first` on to where they are.
+  void place(int first) {
+    if (turning_.frequencies.empty()) return;
+    for (int h = 0; h < o_.kv_heads; ++h) {
+      for (int i = first; i < rows(); ++i) {
+        Row& row = head(h)[static_cast<std::size_t>(i)];
+        const int position = turning_.compact ? i : row.position;
+        row.key = turning_.raw ? row.raw_key : turn(row.raw_key, position, turning_);
+        for (double& x : row.key) x = o_.stored(x);
+        if (turning_.raw) row.key = turn(row.key, position, turning_);
+      }
+    }
+  }
+
+  Tokens turned(Tokens queries) const {
+    const int first = (turning_.compact ? rows() : next_position()) - static_cast<int>(queries.size());
+    for (std::size_t i = 0; i < queries.size(); ++i)
+      for (Vector& q : queries[i]) q = turn(q, first + static_cast<int>(i), turning_);
+    return queries;
+  }
+
+  Options o_;
+  Turning turning_;
+  bool remembers_;
+  Cache cache_;
+  std::set<int> pins_;
+  std::vector<Call> history_;  // since the last eviction
+};
+
+}  // namespace oracle

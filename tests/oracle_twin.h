@@ -1,0 +1,364 @@
+#pragma once
+
+// A library's cache and the oracle, taken through the same life: chunks, pins, rollback, forks.
+
+#include "oracle_compare.h"
+#include "oracle_life.h"
+
+namespace oracle {
+
+/// A small configuration of each policy, which evicts every few tokens; Full has room for `tokens`.
+inline Config small(Kind kind, std::uint64_t seed = 1, int tokens = 400) {
+  Config c;
+  c.seed = seed;
+  c.kind = kind;
+  c.max_chunk = 8;
+  c.calls = {tokens};
+  Options& o = c.oracle;
+  o.query_heads = 4;
+  o.kv_heads = 2;
+  o.head_dim = 8;
+  o.scale = 1 / std::sqrt(8.0);
+  o.sink = 2;
+  o.window = 6;
+  o.threshold = 18;
+  o.stride = 4;
+  o.hive_stride = 2;
+  if (kind == Kind::streaming) o.select = Select::nothing;
+  if (kind == Kind::full) o.select = Select::everything;
+  if (kind == Kind::heavy_hitter) {
+    o.select = Select::heaviest;
+    o.heavy = 12;
+    c.top_threshold = o.threshold;
+  }
+  if (kind == Kind::streaming || kind == Kind::full || kind == Kind::strided) o.score = Score::none;
+  if (kind == Kind::diverse) o.score = Score::key_diversity;
+  if (kind == Kind::given) o.score = Score::given;
+  return c;
+}
+
+template <class P>
+struct PolicyType {
+  using type = P;
+};
+/// Calls f(PolicyType<P>(), kind) for each of them.
+template <class F>
+void with_every_policy(F&& f) {
+  f(PolicyType<buzz::Beehive>(), Kind::beehive);
+  f(PolicyType<buzz::HeavyHitter>(), Kind::heavy_hitter);
+  f(PolicyType<buzz::Streaming>(), Kind::streaming);
+  f(PolicyType<buzz::Full>(), Kind::full);
+  f(PolicyType<buzz::Strided>(), Kind::strided);
+  f(PolicyType<buzz::DiverseBeehive>(), Kind::diverse);
+  f(PolicyType<buzz::Policy<buzz::Given, buzz::Segments>>(), Kind::given);
+}
+
+/// The field that f() is refused for.
+template <class F>
+std::string refused(F&& f) {
+  try {
+    f();
+  } catch (const buzz::InvalidArgument& e) {
+    return e.field();
+  }
+  return "nothing";
+}
+
+/// A made-up sequence: the same numbers for the same token, whenever they are asked for.
+class Text {
+ public:
+  explicit Text(std::uint64_t seed = 1, float amplitude = 1) : seed_(seed), amplitude_(amplitude) {}
+
+  std::vector<float> queries(int first, int n, int heads, int dim) const { return make(0, first, n, heads, dim); }
+  std::vector<float> keys(int first, int n, int heads, int dim) const { return make(1, first, n, heads, dim); }
+  std::vector<float> values(int first, int n, int heads, int dim) const { return make(2, first, n, heads, dim); }
+
+ private:
+  std::vector<float> make(int kind, int first, int n, int heads, int dim) const {
+    std::vector<float> all;
+    for (int p = first; p < first + n; ++p) {
+      Random random(seed_ * 1000003 + static_cast<std::uint64_t>(p) * 3 + static_cast<std::uint64_t>(kind));
+      for (int i = 0; i < heads * dim; ++i) all.push_back((kind == 2 ? 1 : amplitude_) * random.real());
+    }
+    return all;
+  }
+
+  std::uint64_t seed_;
+  float amplitude_;
+};
+
+inline Tokens tokens_of(const std::vector<float>& flat, int heads, int dim) {
+  Tokens result;
+  for (auto next = flat.begin(); next != flat.end();) {
+    result.emplace_back();
+    for (int h = 0; h < heads; ++h, next += dim) result.back().emplace_back(next, next + dim);
+  }
+  return result;
+}
+
+/// Feeds the next n tokens of a text to a cache, in one call; returns its outputs.
+template <class C>
+std::vector<float> feed(C& cache, const Text& text, int n, buzz::Executor run = {}) {
+  const buzz::Shape& s = cache.shape();
+  const int first = cache.next_position();
+  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
+  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
+  std::vector<float> out(q.size());
+  const auto kv = buzz::view(k, n, s.kv_heads, s.head_dim), vv = buzz::view(v, n, s.kv_heads, s.head_dim);
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), kv, vv, buzz::view(out, n, s.query_heads, s.head_dim), run);
+  return out;
+}
+
+/// All that a cache is, as bytes.
+template <class C>
+std::string bytes_of(const C& cache) {
+  std::ostringstream out;
+  cache.save(out);
+  return out.str();
+}
+
+inline Turning turning_of(const buzz::Rope& rope, int head_dim, bool raw) {
+  Turning t;
+  const int dims = rope.dims != 0 ? rope.dims : head_dim;
+  t.frequencies = rope.frequencies;
+  for (int i = 0; rope.base != 0 && rope.frequencies.empty() && i < dims / 2; ++i)
+    t.frequencies.push_back(std::pow(rope.base, -2.0 * i / dims));
+  t.factor = rope.attention_factor;
+  t.halves = rope.pairs == buzz::Pairs::halves;
+  t.compact = rope.positions == buzz::Positions::compact;
+  t.raw = raw;
+  return t;
+}
+
+/// How far a stored key may be from the exact rotation of the raw key, as a part of its norm, after `moves` moves.
+/// A float rotation computes a * cos - b * sin with each term rounded three times (table, product, sum), u = 2^-24:
+/// 3u (|a cos| + |b sin|) <= 3u |(a, b)| for either element, so 3 sqrt(2) u < 4.25u of the pair, hence of the row. A
+/// store then rounds each element once: by at most 2^-11 of it in half, 2^-8 in bfloat16, not at all in float; in int8
+/// by half a scale, 1/254 of the row's largest, so sqrt(dim) / 254 of the row (and float's part for the scale). The row
+/// is rotated and stored 1 + moves times, and each rotation passes on the error there was: (1 + r)^(1 + moves) - 1.
+template <class T>
+double key_bound(int moves, int dim) {
+  double store = std::is_same<T, float>::value ? 0 : epsilon<T>() / 2;
+  if (std::is_same<T, std::int8_t>::value) store = std::sqrt(dim) / 254 + std::ldexp(4, -24);
+  return std::pow(1 + store + std::ldexp(4.25, -24), 1 + moves) - 1;
+}
+/// What half adds where elements are below its normal numbers: 2^-25 each.
+template <class T>
+double key_bound_small(int moves, int dim) {
+  return std::is_same<T, Eigen::half>::value ? (1 + moves) * std::sqrt(dim) * std::ldexp(1, -25) : 0;
+}
+
+/// The stored key as it is read.
+template <class C>
+Vector stored_key(const C& cache, int head, int row) {
+  Vector key;
+  const bool scaled = cache.key_scales().shape(2) > 0;
+  for (int d = 0; d < cache.shape().head_dim; ++d) {
+    const auto code = cache.keys().row(head, row)[d];
+    key.push_back(number(code) * (scaled ? static_cast<double>(cache.key_scales().row(0, head)[row]) : 1));
+  }
+  return key;
+}
+
+/// The distance of a stored key from what it should be.
+inline double apart(const Vector& a, const Vector& b) {
+  double sum = 0;
+  for (std::size_t d = 0; d < a.size(); ++d) sum += (a[d] - b[d]) * (a[d] - b[d]);
+  return std::sqrt(sum);
+}
+
+/// A library's cache and the oracle, through the same life. Throws Mismatch where they differ.
+template <class T, class P>
+class Twin {
+ public:
+  using Library = buzz::BuzzCache<T, P>;
+
+  Twin(const Config& c, const buzz::Rope& rope, int max_rollback = 0, float amplitude = 1)
+      : c_(c),
+        cache_(shape(c, max_rollback), library_options<P>(c), rope, library_attention(c)),
+        turning_(turning_of(rope, c.oracle.head_dim, cache_.has_raw_keys())),
+        life_(rounding(c), turning_, max_rollback > 0),
+        text_(c.seed, amplitude),
+        random_(c.seed) {}
+
+  /// Both sides live on, apart from these.
+  Twin fork() const { return Twin(*this); }
+
+  const Library& cache() const { return cache_; }
+  Library& cache() { return cache_; }
+  Life& life() { return life_; }
+  int evictions() const { return evictions_; }
+  int near_ties() const { return near_ties_; }
+
+  /// One call of n tokens.
+  void call(int n) {
+    const int first = cache_.next_position(), dim = c_.oracle.head_dim;
+    const std::vector<float> q = text_.queries(first, n, c_.oracle.query_heads, dim);
+    const std::vector<float> k = text_.keys(first, n, c_.oracle.kv_heads, dim);
+    const std::vector<float> v = text_.values(first, n, c_.oracle.kv_heads, dim);
+    std::vector<float> out(q.size());
+    const int new_rows = cache_.rows();
+    cache_.append(buzz::view(k, n, c_.oracle.kv_heads, dim), buzz::view(v, n, c_.oracle.kv_heads, dim));
+    life_.append(tokens_of(k, c_.oracle.kv_heads, dim), tokens_of(v, c_.oracle.kv_heads, dim));
+    compare_rows(new_rows);
+    cache_.attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
+    compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
+    cache_.observe();
+    if (c_.oracle.score == Score::mass) life_.observe();
+    compare();
+    evict();
+  }
+
+  /// The user's own scores, few of them, so that many tie.
+  void give() {
+    std::vector<float> scores;
+    for (int h = 0; h < c_.oracle.kv_heads; ++h) {
+      for (Row& row : life_.head(h)) {
+        scores.push_back(static_cast<float>(random_.in(-2, 2)));
+        row.score = static_cast<double>(scores.back());
+      }
+    }
+    cache_.give(buzz::view(scores, 1, c_.oracle.kv_heads, cache_.rows()));
+  }
+
+  void pin(int first, int count) {
+    cache_.pin(first, count);
+    life_.pin(first, count);
+  }
+  void unpin(int first, int count) {
+    cache_.unpin(first, count);
+    life_.unpin(first, count);
+  }
+  void rollback(int n) {
+    cache_.rollback(n);
+    life_.rollback(n);
+    compare();
+  }
+
+  /// Sizes, positions, keys, values and scores of all rows.
+  void compare() {
+    compare_rows(0);
+    compare_scores();
+  }
+
+ private:
+  Twin(const Twin& other)
+      : c_(other.c_),
+        cache_(other.cache_.fork()),
+        turning_(other.turning_),
+        life_(other.life_),
+        text_(other.text_),
+        random_(other.random_),
+        evictions_(other.evictions_),
+        near_ties_(other.near_ties_) {}
+
+  static buzz::Shape shape(const Config& c, int max_rollback) {
+    buzz::Shape s = library_shape(c);
+    s.max_rollback = max_rollback;
+    return s;
+  }
+  static Options rounding(const Config& c) {
+    Options o = c.oracle;
+    o.stored = [](double x) { return number(T(static_cast<float>(x))); };
+    return o;
+  }
+
+  void evict() {
+    std::vector<std::vector<int>> before(static_cast<std::size_t>(c_.oracle.kv_heads));
+    for (int h = 0; h < c_.oracle.kv_heads; ++h)
+      for (const Row& row : life_.head(h)) before[static_cast<std::size_t>(h)].push_back(row.position);
+    const bool due = life_.due();
+    expect(cache_.evict() == due, "whether an eviction was due");
+    if (!due) return;
+    ++evictions_;
+    std::vector<Cache::Choice> choices;
+    for (int h = 0; h < c_.oracle.kv_heads; ++h) choices.push_back(choice(h, before[static_cast<std::size_t>(h)]));
+    life_.evict(choices);
+    compare();
+  }
+
+  /// The oracle's choice, or, where float rounding turned a near tie, the library's: then a ten-thousandth more for its
+  /// rows makes the oracle choose them.
+  Cache::Choice choice(int h, const std::vector<int>& before) {
+    std::vector<int> kept;
+    for (std::int32_t p : cache_.positions(h)) {
+      const auto at = std::lower_bound(before.begin(), before.end(), p);
+      expect(at != before.end() && *at == p, "a kept position that was not there");
+      kept.push_back(static_cast<int>(at - before.begin()));
+    }
+    std::vector<double> worth = life_.worth(h);
+    const Cache::Choice exact = life_.choose(h, worth);
+    if (exact.kept == kept) return exact;
+    ++near_ties_;
+    for (int row : kept) {
+      double& w = worth[static_cast<std::size_t>(row)];
+      w += c_.kind == Kind::diverse ? kTolerance : kTolerance * w;
+    }
+    const Cache::Choice nudged = life_.choose(h, worth);
+    expect(nudged.kept == kept, "kept rows");
+    return nudged;
+  }
+
+  void compare_rows(int first) {
+    const Regions r = life_.regions();
+    expect(cache_.rows() == life_.rows(), "rows");
+    expect(cache_.rows() <= most_rows(c_), "rows past the bound");
+    expect(cache_.regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+    expect(cache_.next_position() == life_.next_position(), "next_position");
+    for (int h = 0; h < c_.oracle.kv_heads; ++h) {
+      expect(cache_.positions(h).size == life_.rows(), "count of positions");
+      for (int i = 0; i < life_.rows(); ++i)
+        expect(cache_.positions(h)[i] == life_.head(h)[static_cast<std::size_t>(i)].position, "position");
+      for (int i = first; i < life_.rows(); ++i) compare_row(h, i);
+    }
+  }
+
+  /// Then the oracle takes the stored key, so that outputs and scores differ by float arithmetic alone.
+  void compare_row(int h, int i) {
+    Row& row = life_.head(h)[static_cast<std::size_t>(i)];
+    const T *key = cache_.keys().row(h, i), *value = cache_.values().row(h, i);
+    for (std::size_t d = 0; d < row.value.size(); ++d) expect(number(value[d]) == row.value[d], "value");
+    if (turning_.raw || turning_.frequencies.empty()) {
+      for (std::size_t d = 0; d < row.key.size(); ++d)
+        expect(key[d] == T(static_cast<float>(row.raw_key[d])), "raw key");
+      return;
+    }
+    const Vector exact = turn(row.raw_key, turning_.compact ? i : row.position, turning_);
+    const Vector stored = stored_key(cache_, h, i);
+    const int moves = turning_.compact ? row.moves : 0, dim = c_.oracle.head_dim;
+    const double bound = key_bound<T>(moves, dim) * std::sqrt(dot(exact, exact)) + key_bound_small<T>(moves, dim);
+    expect(apart(stored, exact) <= bound, "key");
+    row.key = stored;
+  }
+
+  void compare_outputs(const Tokens& expected, const std::vector<float>& out) const {
+    auto next = out.begin();
+    for (const std::vector<Vector>& token : expected)
+      for (const Vector& head : token)
+        for (double x : head) expect(std::fabs(static_cast<double>(*next++) - x) <= kTolerance, "attention output");
+  }
+
+  void compare_scores() {
+    const bool remembers = c_.oracle.score == Score::mass || c_.oracle.score == Score::given;
+    for (int h = 0; remembers && h < c_.oracle.kv_heads; ++h) {
+      expect(cache_.scores(h).size == life_.rows(), "count of scores");
+      for (int i = 0; i < life_.rows(); ++i) {
+        const Row& row = life_.head(h)[static_cast<std::size_t>(i)];
+        if (row.pinned && c_.oracle.hive == Hive::first) continue;  // never read again
+        const double x = row.score;
+        expect(std::fabs(static_cast<double>(cache_.scores(h)[i]) - x) <= kTolerance * std::fabs(x), "score");
+      }
+    }
+  }
+
+  Config c_;
+  Library cache_;
+  Turning turning_;
+  Life life_;
+  Text text_;
+  Random random_;
+  int evictions_ = 0, near_ties_ = 0;
+};
+
+}  // namespace oracle

@@ -1,0 +1,329 @@
+#include "buzz/pins.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "buzz/model_cache.h"
+#include "oracle_twin.h"
+
+namespace {
+
+using buzz::Pins;
+using oracle::bytes_of;
+using oracle::Config;
+using oracle::Kind;
+using oracle::refused;
+using oracle::small;
+using oracle::Twin;
+
+constexpr int kMax = std::numeric_limits<std::int32_t>::max();
+
+std::vector<std::pair<int, int>> ranges(const Pins& pins) {
+  std::vector<std::pair<int, int>> result;
+  for (const Pins::Range& r : pins.ranges()) result.push_back({r.first, r.count});
+  return result;
+}
+
+TEST(Pins, AreASetOfPositions) {
+  oracle::Random random(1);
+  Pins pins;
+  std::set<int> expected;
+  for (int step = 0; step < 2000; ++step) {
+    const int first = random.in(0, 60), count = random.one_in(5) ? 0 : random.in(1, 12);
+    const bool adds = random.one_in(2);
+    pins = adds ? pins.with(first, count) : pins.without(first, count);
+    for (int p = first; p < first + count; ++p) adds ? (void)expected.insert(p) : (void)expected.erase(p);
+    for (int p = 0; p < 80; ++p) ASSERT_EQ(pins.contains(p), expected.count(p) == 1) << step << " " << p;
+    const int from = random.in(0, 80);
+    ASSERT_EQ(pins.count_from(from), std::distance(expected.lower_bound(from), expected.end()));
+    ASSERT_EQ(pins.empty(), expected.empty());
+    for (std::size_t i = 1; i < pins.ranges().size(); ++i)
+      ASSERT_GT(pins.ranges()[i].first, pins.ranges()[i - 1].end()) << "apart and ascending";
+  }
+}
+
+TEST(Pins, RangesThatTouchAreOne) {
+  const Pins apart = Pins().with(3, 2).with(7, 1);
+  EXPECT_EQ(ranges(apart), (std::vector<std::pair<int, int>>{{3, 2}, {7, 1}}));
+  EXPECT_EQ(ranges(apart.with(5, 2)), (std::vector<std::pair<int, int>>{{3, 5}}));
+  EXPECT_EQ(ranges(apart.with(3, 5).without(4, 2)), (std::vector<std::pair<int, int>>{{3, 1}, {6, 2}}));
+}
+
+TEST(Pins, ReachTheLastPosition) {
+  const Pins pins = Pins().with(kMax - 2, 2);
+  EXPECT_TRUE(pins.contains(kMax - 1));
+  EXPECT_FALSE(pins.contains(kMax - 3));
+  EXPECT_TRUE(pins.without(0, kMax).empty());
+}
+
+template <class C>
+bool holds(const C& cache, int position) {
+  for (int h = 0; h < cache.shape().kv_heads; ++h) {
+    const auto p = cache.positions(h);
+    if (!std::binary_search(p.begin(), p.end(), position)) return false;
+  }
+  return true;
+}
+
+/// A row between sink and window that all heads hold, or -1.
+template <class C>
+int common_middle(const C& cache) {
+  const buzz::Regions r = cache.regions();
+  for (int i = r.sink; i < r.sink + r.middle(); ++i)
+    if (holds(cache, cache.positions(0)[i])) return cache.positions(0)[i];
+  return -1;
+}
+
+/// Pins rows ahead, in the window and in the middle, and has the oracle watch 300 tokens.
+template <class P>
+void pinned_rows_stay(const Config& c) {
+  Twin<float, P> twin(c, {});
+  oracle::Random random(c.seed);
+  std::set<int> pinned;
+  const auto pin = [&](int first, int count) {
+    twin.pin(first, count);
+    for (int p = first; p < first + count; ++p) pinned.insert(p);
+  };
+  pin(1, 3);
+  for (int turn = 0; twin.cache().next_position() < 300; ++turn) {
+    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) twin.give();
+    ASSERT_NO_THROW(twin.call(random.in(1, c.max_chunk)));
+    if (turn == 5) pin(twin.cache().next_position() - 4, 2);
+    if (turn >= 12 && pinned.size() == 5 && common_middle(twin.cache()) >= 0) pin(common_middle(twin.cache()), 1);
+    for (int p : pinned)
+      ASSERT_TRUE(p >= twin.cache().next_position() || holds(twin.cache(), p)) << p << " at turn " << turn;
+  }
+  EXPECT_EQ(twin.evictions() > 10, c.kind != Kind::full);
+  EXPECT_LE(twin.near_ties(), 1);
+}
+
+TEST(PinnedRows, StayWhateverThePolicy) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + " seed " + std::to_string(seed));
+      pinned_rows_stay<typename decltype(policy)::type>(small(kind, seed));
+    }
+  });
+}
+
+TEST(PinnedRows, StayWhateverTheRuleOfTheHive) {
+  for (auto hive : {oracle::Hive::first, oracle::Hive::heaviest, oracle::Hive::together})
+    for (bool single : {false, true})
+      for (int keep : {1, 3}) {
+        Config c = small(Kind::beehive, 11);
+        c.oracle.hive = hive;
+        c.oracle.single_pass = single;
+        c.oracle.keep = keep;
+        SCOPED_TRACE(describe(c));
+        pinned_rows_stay<buzz::Beehive>(c);
+      }
+}
+
+template <class P>
+using Cache = buzz::BuzzCache<float, P>;
+
+template <class P>
+Cache<P> cache_of(const Config& c) {
+  return Cache<P>(library_shape(c), oracle::library_options<P>(c));
+}
+
+TEST(PinnedRows, LeaveSizesIndependentOfScores) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    using P = typename decltype(policy)::type;
+    Cache<P> one = cache_of<P>(small(kind)), other = cache_of<P>(small(kind));
+    one.pin(0, 5);
+    other.pin(0, 5);
+    for (int turn = 0; turn < 60; ++turn) {
+      feed(one, oracle::Text(1), 1 + turn % 5);
+      feed(other, oracle::Text(2), 1 + turn % 5);
+      ASSERT_EQ(one.regions(), other.regions());
+    }
+  });
+}
+
+/// How many rows, the sink's apart, may be pinned; single: one pass an eviction.
+int room(Kind kind, bool single = false) {
+  if (kind == Kind::heavy_hitter) return 12;        // heavy
+  if (kind == Kind::streaming) return 18;           // threshold
+  if (kind == Kind::full) return 400;               // capacity
+  return single ? (18 + 8) - 2 * (8 + 1) : 18 - 1;  // what halving leaves of the bound; threshold - 1
+}
+
+template <class P>
+void takes_as_many_as_there_is_room_for(const Config& c, int most) {
+  Twin<float, P> twin(c, {});
+  twin.pin(0, c.oracle.sink + most);
+  const std::string before = bytes_of(twin.cache());
+  EXPECT_EQ(refused([&] { twin.cache().pin(1000, 1); }), "pinned rows");
+  EXPECT_EQ(bytes_of(twin.cache()), before);
+  twin.pin(0, c.oracle.sink + most);  // once more is no more
+  for (int turn = 0; twin.cache().next_position() < 200; ++turn) ASSERT_NO_THROW(twin.call(1 + turn * 3 % c.max_chunk));
+  for (int p = 0; p < std::min(200, c.oracle.sink + most); ++p) ASSERT_TRUE(holds(twin.cache(), p)) << p;
+}
+
+TEST(PinnedRows, FillTheRoomAndNoMore) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
+    takes_as_many_as_there_is_room_for<typename decltype(policy)::type>(small(kind), room(kind));
+  });
+  for (auto hive : {oracle::Hive::first, oracle::Hive::heaviest, oracle::Hive::together}) {
+    Config c = small(Kind::beehive);
+    c.oracle.hive = hive;
+    SCOPED_TRACE(describe(c));
+    takes_as_many_as_there_is_room_for<buzz::Beehive>(c, room(Kind::beehive));
+    c.oracle.single_pass = true;
+    takes_as_many_as_there_is_room_for<buzz::Beehive>(c, room(Kind::beehive, true));
+  }
+}
+
+TEST(PinnedRows, OfTheSinkTakeNoRoom) {
+  Config c = small(Kind::streaming);
+  c.oracle.threshold = 0;
+  auto cache = cache_of<buzz::Streaming>(c);
+  cache.pin(0, 2);
+  EXPECT_EQ(refused([&] { cache.pin(2, 1); }), "pinned rows");
+}
+
+TEST(PinnedRows, OutweighHeavierOnes) {
+  // Position 3 gets no attention at all; the other rows of its chunk do.
+  buzz::Beehive::Options o;
+  o.sink = 1;
+  o.window = 1;
+  o.threshold = 4;
+  o.stride = 4;
+  buzz::Beehive policy(o, 1, 8);
+  policy.pin(3, 1);
+  policy.append(7);
+  const std::vector<float> mass = {1, 5, 1, 0, 4, 3, 1};
+  policy.observe_mass(buzz::view(mass, 1, 1, 7));
+  policy.select();
+  const auto p = policy.positions(0);
+  EXPECT_EQ(std::vector<int>(p.begin(), p.end()), (std::vector<int>{0, 1, 3, 6})) << "1 is the heaviest that is free";
+}
+
+TEST(Pin, OfAnEvictedPositionIsRefused) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  while (cache.next_position() < 60) feed(cache, oracle::Text(), 5);
+  int gone = 2;
+  while (holds(cache, gone)) ++gone;
+  const std::string before = bytes_of(cache);
+  EXPECT_EQ(refused([&] { cache.pin(gone, 1); }), "pin");
+  EXPECT_EQ(refused([&] { cache.pin(gone - 1, 3); }), "pin") << "one of three";
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
+TEST(Pin, OfAPositionThatOneHeadHasEvictedIsRefused) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  int one = -1;
+  while (one < 0) {
+    feed(cache, oracle::Text(), 5);
+    for (std::int32_t p : cache.positions(0))
+      if (!holds(cache, p)) one = p;
+  }
+  EXPECT_EQ(refused([&] { cache.pin(one, 1); }), "pin");
+}
+
+TEST(Pin, MayReachAhead) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  feed(cache, oracle::Text(), 5);
+  cache.pin(4, 3);  // the newest, and two to come
+  cache.pin(100, 2);
+  while (cache.next_position() < 300) feed(cache, oracle::Text(), 7);
+  for (int p : {4, 5, 6, 100, 101}) EXPECT_TRUE(holds(cache, p)) << p;
+}
+
+TEST(Pin, OfNothingIsNothing) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  cache.pin(7, 0);
+  cache.unpin(7, 0);
+  EXPECT_TRUE(cache.policy().pins().empty());
+  cache.pin(5, 4);
+  cache.pin(7, 0);
+  cache.unpin(7, 0);
+  EXPECT_EQ(ranges(cache.policy().pins()), (std::vector<std::pair<int, int>>{{5, 4}}));
+}
+
+TEST(Pin, RefusesWhatIsNoRange) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  EXPECT_EQ(refused([&] { cache.pin(-1, 2); }), "first");
+  EXPECT_EQ(refused([&] { cache.pin(1, -1); }), "count");
+  EXPECT_EQ(refused([&] { cache.pin(kMax - 1, 2); }), "count");
+  EXPECT_EQ(refused([&] { cache.unpin(-1, 2); }), "first");
+  EXPECT_EQ(refused([&] { cache.unpin(1, -1); }), "count");
+  EXPECT_TRUE(cache.policy().pins().empty());
+  cache.pin(kMax - 1, 1);
+  EXPECT_TRUE(cache.policy().pins().contains(kMax - 1));
+}
+
+TEST(Unpin, LetsRowsGo) {
+  Twin<float, buzz::Streaming> twin(small(Kind::streaming), {});
+  twin.pin(4, 4);
+  for (int i = 0; i < 20; ++i) twin.call(7);
+  twin.unpin(5, 2);
+  twin.unpin(50, 3);  // were not pinned
+  for (int i = 0; i < 20; ++i) twin.call(7);
+  EXPECT_TRUE(holds(twin.cache(), 4));
+  EXPECT_FALSE(holds(twin.cache(), 5));
+  EXPECT_FALSE(holds(twin.cache(), 6));
+  EXPECT_TRUE(holds(twin.cache(), 7));
+  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{4, 1}, {7, 1}}));
+}
+
+TEST(Pins, AreForgottenByReset) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive)), fresh = cache_of<buzz::Beehive>(small(Kind::beehive));
+  cache.pin(4, 4);
+  cache.reset();
+  EXPECT_TRUE(cache.policy().pins().empty());
+  for (int i = 0; i < 40; ++i) feed(cache, oracle::Text(), 5), feed(fresh, oracle::Text(), 5);
+  EXPECT_EQ(bytes_of(cache), bytes_of(fresh));
+}
+
+TEST(Pins, AreSavedAndLoaded) {
+  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive)), other = cache_of<buzz::Beehive>(small(Kind::beehive));
+  cache.pin(4, 4);
+  cache.pin(200, 1);
+  other.pin(0, 9);
+  while (cache.next_position() < 100) feed(cache, oracle::Text(), 5);
+  std::istringstream file(bytes_of(cache));
+  other.load(file);
+  EXPECT_EQ(ranges(other.policy().pins()), (std::vector<std::pair<int, int>>{{4, 4}, {200, 1}}));
+  while (other.next_position() < 300) feed(other, oracle::Text(), 5);
+  for (int p : {4, 5, 6, 7, 200}) EXPECT_TRUE(holds(other, p)) << p;
+}
+
+TEST(Pins, OnRowsThatAreTakenBackAreGone) {
+  Config c = small(Kind::beehive);
+  Twin<float, buzz::Beehive> twin(c, {}, 8);
+  twin.call(8);
+  twin.pin(3, 3);
+  twin.pin(20, 2);
+  twin.rollback(4);
+  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}))
+      << "those ahead of them stay";
+  twin.rollback(0);
+  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}));
+  while (twin.cache().next_position() < 200) twin.call(7);
+  EXPECT_TRUE(holds(twin.cache(), 3));
+  EXPECT_FALSE(holds(twin.cache(), 4));
+  EXPECT_TRUE(holds(twin.cache(), 20));
+}
+
+TEST(PinsOfAModel, AreInAllLayersOrInNone) {
+  buzz::Options roomy, tight;
+  tight.threshold = 3;
+  buzz::ModelCache<float> model({1, 1, 4, 1}, {roomy, tight});
+  EXPECT_EQ(refused([&] { model.pin(10, 3); }), "pinned rows");
+  EXPECT_TRUE(model.layer(0).policy().pins().empty());
+  model.pin(10, 2);
+  EXPECT_TRUE(model.layer(0).policy().pins().contains(11));
+  EXPECT_TRUE(model.layer(1).policy().pins().contains(11));
+  model.unpin(11, 1);
+  EXPECT_FALSE(model.layer(0).policy().pins().contains(11));
+  EXPECT_FALSE(model.layer(1).policy().pins().contains(11));
+}
+
+}  // namespace

@@ -1,0 +1,397 @@
+// Rotary positions through evictions: keys stay where they belong, queries and keys agree, in both modes.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "buzz/rope_scaling.h"
+#include "oracle_twin.h"
+
+namespace {
+
+using buzz::KeyStorage;
+using buzz::Pairs;
+using buzz::Positions;
+using buzz::Rope;
+using oracle::bytes_of;
+using oracle::Config;
+using oracle::Kind;
+using oracle::refused;
+using oracle::small;
+using oracle::stored_key;
+using oracle::Twin;
+
+constexpr int kDim = 16;
+
+Config wide(Kind kind, std::uint64_t seed = 1) {
+  Config c = small(kind, seed);
+  c.oracle.head_dim = kDim;
+  c.oracle.scale = 0.25;
+  return c;
+}
+
+/// A base, and every scaling of it.
+std::map<std::string, Rope> ropes(double base) {
+  namespace scaling = buzz::rope_scaling;
+  std::map<std::string, Rope> all;
+  all["plain"] = Rope{base};
+  all["linear"] = scaling::linear(Rope{base}, kDim, 4);
+  all["ntk"] = scaling::ntk(Rope{base}, kDim, 4);
+  all["llama3"] = scaling::llama3(Rope{base}, kDim, 8, 1, 4, 64);
+  all["yarn"] = scaling::yarn(Rope{base}, kDim, 4, 64, 32, 1);
+  all["table"].frequencies = {3, 1, 0.7, 0.1, 0, -0.2, 1e-3, 1e-6};
+  all["partial"] = Rope{base};
+  all["partial"].dims = 6;
+  return all;
+}
+
+Rope compact(Rope rope, KeyStorage keys = KeyStorage::automatic) {
+  rope.positions = Positions::compact;
+  rope.keys = keys;
+  return rope;
+}
+
+/// Follows the rows of a cache, and says how often each has moved.
+class Moves {
+ public:
+  /// positions: of all rows, now.
+  void update(buzz::Span<const std::int32_t> positions) {
+    std::vector<Row> now;
+    std::size_t was = 0;
+    for (int i = 0; i < positions.size; ++i) {
+      while (was < rows_.size() && rows_[was].position < positions[i]) ++was;
+      const bool known = was < rows_.size() && rows_[was].position == positions[i];
+      now.push_back({positions[i], known ? rows_[was].moves + (static_cast<int>(was) != i) : 0});
+      most_ = std::max(most_, now.back().moves);
+    }
+    rows_ = now;
+  }
+  int of(int row) const { return rows_[static_cast<std::size_t>(row)].moves; }
+  int most() const { return most_; }
+
+ private:
+  struct Row {
+    int position, moves;
+  };
+  std::vector<Row> rows_;
+  int most_ = 0;
+};
+
+/// A call but for its eviction.
+template <class C>
+void append_and_attend(C& cache, const oracle::Text& text, int n) {
+  const buzz::Shape& s = cache.shape();
+  const int first = cache.next_position();
+  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
+  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
+  std::vector<float> out(q.size());
+  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
+  cache.observe();
+}
+
+/// 1,000 evictions, and after every third all keys against fresh rotations of the raw ones. Returns the most moves of a
+/// row.
+template <class T>
+int does_not_drift(const Rope& rope, double most_allowed) {
+  Config c = wide(Kind::beehive);
+  c.oracle.kv_heads = c.oracle.query_heads = 1;
+  c.oracle.stride = 2;
+  buzz::BuzzCache<T> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c), rope);
+  const oracle::Text text;
+  const oracle::Turning turning = oracle::turning_of(rope, kDim, false);
+  Moves moves;
+  for (int evictions = 0; evictions < 1000;) {
+    append_and_attend(cache, text, c.max_chunk);
+    moves.update(cache.positions(0));  // a row of this call may move at its end
+    if (!cache.evict()) continue;
+    moves.update(cache.positions(0));
+    if (++evictions % 3 != 1) continue;  // a row lives longer than that
+    for (int i = 0; i < cache.rows(); ++i) {
+      const int position = cache.positions(0)[i], m = moves.of(i);
+      const std::vector<float> raw = text.keys(position, 1, 1, kDim);
+      const oracle::Vector exact = turn(oracle::Vector(raw.begin(), raw.end()), i, turning);
+      const double norm = std::sqrt(oracle::dot(exact, exact)), error = oracle::apart(stored_key(cache, 0, i), exact);
+      EXPECT_LE(error, oracle::key_bound<T>(m, kDim) * norm + oracle::key_bound_small<T>(m, kDim)) << m << " moves";
+      EXPECT_LE(error, most_allowed * norm);
+      if (error > most_allowed * norm) return moves.most();
+    }
+  }
+  return moves.most();
+}
+
+template <class T>
+void does_not_drift_on_any_rope() {
+  // In float 1e-5, in the others their bound for the five moves that there are.
+  const double most = std::is_same<T, float>::value ? 1e-5 : oracle::key_bound<T>(5, kDim) + 1e-6;
+  bool halves = false;
+  for (double base : {10000.0, 500000.0, 1000000.0}) {
+    for (const auto& [name, plain] : ropes(base)) {
+      Rope rope = plain;
+      rope.pairs = halves ? Pairs::halves : Pairs::interleaved;
+      halves = !halves;  // seven ropes a base: each has both
+      SCOPED_TRACE(name + " base " + std::to_string(base));
+      EXPECT_EQ(does_not_drift<T>(compact(rope), most), 5);
+    }
+  }
+}
+
+TEST(CompactPositions, DoNotDriftInFloat) { does_not_drift_on_any_rope<float>(); }
+TEST(CompactPositions, DoNotDriftInHalf) { does_not_drift_on_any_rope<Eigen::half>(); }
+TEST(CompactPositions, DoNotDriftInBfloat16) { does_not_drift_on_any_rope<Eigen::bfloat16>(); }
+TEST(CompactPositions, DoNotDriftInInt8) { does_not_drift_on_any_rope<std::int8_t>(); }
+
+/// The most that a row moves in `tokens` tokens of random scores, one a call.
+int most_moves(const buzz::Options& o, int tokens) {
+  buzz::Beehive policy(o, 1);
+  Moves moves;
+  oracle::Random random(7);
+  std::vector<float> mass;
+  for (int t = 0; t < tokens; ++t) {
+    policy.append(1);
+    mass.resize(static_cast<std::size_t>(policy.rows()));
+    for (float& x : mass) x = random.real() + 1;
+    policy.observe_mass(buzz::view(mass, 1, 1, policy.rows()));
+    if (!policy.due()) continue;
+    moves.update(policy.positions(0));
+    policy.select();
+    moves.update(policy.positions(0));
+  }
+  return moves.most();
+}
+
+/// What a row can move, one token a call. It moves at most once an eviction: at each that happens while it is in the
+/// window, once into the hive, and then each time that its place in the hive, at most `hive`, shrinks by hive_stride
+/// (`keep` more where the best of wider chunks stay). Evictions are at least `every` tokens apart.
+double may_move(const buzz::Options& o) {
+  const int hive_stride = o.hive_stride != 0 ? o.hive_stride : buzz::default_hive_stride(o.stride);
+  int hive = 0, every = o.threshold + 1;
+  for (int i = 0; i < 200; ++i) {  // until it is steady
+    const int fresh = o.threshold + 1 - hive;
+    int kept = o.hive == buzz::HiveRule::together ? buzz::chunks(hive + fresh, o.stride)
+                                                  : buzz::chunks(hive, hive_stride) + buzz::chunks(fresh, o.stride);
+    while (kept > o.threshold) kept = buzz::chunks(kept, o.hive == buzz::HiveRule::together ? o.stride : hive_stride);
+    hive = kept;
+    every = std::min(every, o.threshold + 1 - hive);
+  }
+  const int shrinks_by = o.hive == buzz::HiveRule::together ? o.stride : hive_stride;
+  return std::ceil(static_cast<double>(o.window) / every) + 1 +
+         std::floor(std::log(std::max(2, hive)) / std::log(shrinks_by)) + 1 + (o.keep - 1);
+}
+
+TEST(CompactPositions, ARowMovesAsOftenAsIsStated) {
+  for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
+    for (int window : {0, 1, 16, 160})
+      for (int threshold : {4, 30, 400})
+        for (int stride : {2, 3, 5})
+          for (int keep : {1, 3}) {
+            buzz::Options o;
+            o.window = window;
+            o.threshold = threshold;
+            o.stride = stride;
+            o.keep = keep;
+            o.hive = hive;
+            const int most = most_moves(o, 6 * (threshold + window) + 200);
+            EXPECT_LE(most, may_move(o)) << "window " << window << " threshold " << threshold << " stride " << stride
+                                         << " keep " << keep << " hive " << static_cast<int>(hive);
+          }
+}
+
+TEST(CompactPositions, ARowOfThePapersOptionsMovesFiveTimes) {
+  const buzz::Options paper;
+  EXPECT_EQ(most_moves(paper, 20000), 5);
+  EXPECT_LE(may_move(paper), std::log2(paper.threshold) + 2);
+}
+
+TEST(CompactPositions, ARowOfAWideWindowMovesAtEveryEviction) {
+  // log2(threshold) + 2 holds where an eviction frees more rows than the window has; here it frees four of 160.
+  buzz::Options o;
+  o.threshold = 8;
+  o.stride = 2;
+  EXPECT_GT(most_moves(o, 2000), 160 / 5);
+  EXPECT_GT(160 / 5, std::log2(o.threshold) + 2);
+}
+
+/// Keys, positions, scores and attention output are the oracle's, through `tokens` tokens in calls of any size.
+template <class T, class P>
+void agrees(Kind kind, const Rope& rope, int tokens, int evictions) {
+  Twin<T, P> twin(wide(kind), rope);
+  oracle::Random random(5);
+  while (twin.cache().next_position() < tokens) ASSERT_NO_THROW(twin.call(random.one_in(2) ? 1 : random.in(2, 8)));
+  EXPECT_GE(twin.evictions(), evictions);
+}
+
+TEST(QueriesAndKeys, AgreeOnEveryRopeInBothModes) {
+  for (double base : {10000.0, 500000.0, 1000000.0})
+    for (const auto& [name, plain] : ropes(base))
+      for (Pairs pairs : {Pairs::interleaved, Pairs::halves}) {
+        SCOPED_TRACE(name + " base " + std::to_string(base));
+        Rope rope = plain;
+        rope.pairs = pairs;
+        agrees<float, buzz::Beehive>(Kind::beehive, rope, 150, 8);
+        agrees<float, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
+        agrees<float, buzz::Beehive>(Kind::beehive, compact(rope, KeyStorage::raw), 150, 8);
+      }
+}
+
+TEST(QueriesAndKeys, AgreeInHalfAndBfloat16) {
+  for (const auto& [name, rope] : ropes(500000)) {
+    SCOPED_TRACE(name);
+    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, rope, 150, 8);
+    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
+    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, compact(rope, KeyStorage::raw), 150, 8);
+    agrees<Eigen::bfloat16, buzz::Beehive>(Kind::beehive, rope, 150, 8);
+    agrees<Eigen::bfloat16, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
+  }
+}
+
+TEST(QueriesAndKeys, AgreeInEveryPolicy) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
+    const Rope yarn = buzz::rope_scaling::yarn(Rope{10000.0}, kDim, 4, 64);
+    const int evictions = kind == Kind::full ? 0 : 8;
+    agrees<float, typename decltype(policy)::type>(kind, yarn, 200, evictions);
+    agrees<float, typename decltype(policy)::type>(kind, compact(yarn), 200, evictions);
+  });
+}
+
+TEST(LogicalPositions, AreAsExactAtTheMillionthToken) {
+  Config c = wide(Kind::strided);
+  c.max_chunk = 512;
+  c.oracle.kv_heads = c.oracle.query_heads = 1;
+  buzz::BuzzCache<float, buzz::Strided> cache(library_shape(c), oracle::library_options<buzz::Strided>(c),
+                                              Rope{500000.0});
+  const oracle::Text text;
+  const std::vector<float> filler(512 * kDim, 0.5f);
+  while (cache.next_position() < 1000000 - 512) {
+    cache.append(buzz::view(filler, 512, 1, kDim), buzz::view(filler, 512, 1, kDim));
+    cache.evict();
+  }
+  const int first = cache.next_position();
+  for (int i = 0; i < 40; ++i) feed(cache, text, 1);
+  const std::vector<float> out = feed(cache, text, 1);
+  // The same again, in double, from what was given.
+  const oracle::Turning turning = oracle::turning_of(Rope{500000.0}, kDim, false);
+  const int now = cache.next_position() - 1;
+  const auto given = [&](std::vector<float> x) { return oracle::Vector(x.begin(), x.end()); };
+  const oracle::Vector q = turn(given(text.queries(now, 1, 1, kDim)), now, turning);
+  ASSERT_EQ(cache.positions(0)[cache.rows() - 1], now);
+  double total = 0;
+  oracle::Vector expected(kDim);
+  for (std::int32_t p : cache.positions(0)) {
+    const bool mine = p >= first;
+    const oracle::Vector key =
+        turn(given(mine ? text.keys(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f)), p, turning);
+    const oracle::Vector value = given(mine ? text.values(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f));
+    const double weight = std::exp(oracle::dot(q, key) * 0.25);
+    total += weight;
+    for (std::size_t d = 0; d < value.size(); ++d) expected[d] += weight * value[d];
+  }
+  for (std::size_t d = 0; d < expected.size(); ++d) EXPECT_NEAR(out[d], expected[d] / total, 1e-5);
+}
+
+TEST(RawKeys, GiveTheSameAttentionAsRotatedOnes) {
+  for (const auto& [name, rope] : ropes(10000)) {
+    SCOPED_TRACE(name);
+    const Config c = wide(Kind::strided);
+    using Cache = buzz::BuzzCache<float, buzz::Strided>;  // the same rows, whatever the scores' last bits
+    const auto options = oracle::library_options<buzz::Strided>(c);
+    Cache raw(library_shape(c), options, compact(rope, KeyStorage::raw));
+    Cache rotated(library_shape(c), options, compact(rope, KeyStorage::rotated));
+    ASSERT_TRUE(raw.has_raw_keys());
+    ASSERT_FALSE(rotated.has_raw_keys());
+    const oracle::Text text;
+    for (int turn = 0; turn < 100; ++turn) {
+      const std::vector<float> a = feed(raw, text, 1 + turn % 8), b = feed(rotated, text, 1 + turn % 8);
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5);
+    }
+    for (int i = 0; i < raw.rows(); ++i) {
+      const std::vector<float> given = text.keys(raw.positions(0)[i], 1, c.oracle.kv_heads, kDim);
+      ASSERT_TRUE(std::equal(given.begin(), given.begin() + kDim, raw.keys().row(0, i))) << "as they came";
+    }
+  }
+}
+
+template <class P>
+bool stores_raw(const Rope& rope, const Config& c) {
+  return buzz::BuzzCache<float, P>(library_shape(c), oracle::library_options<P>(c), rope).has_raw_keys();
+}
+
+TEST(KeyStorage, IsRawWherePoliciesMoveRowsWithoutEnd) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    using P = typename decltype(policy)::type;
+    const Config c = wide(kind);
+    const bool without_end = kind == Kind::streaming || kind == Kind::heavy_hitter;
+    const Rope rope{10000.0};
+    EXPECT_FALSE(stores_raw<P>(rope, c));
+    EXPECT_EQ(stores_raw<P>(compact(rope), c), without_end);
+    EXPECT_TRUE(stores_raw<P>(compact(rope, KeyStorage::raw), c));
+    EXPECT_EQ(refused([&] { stores_raw<P>(compact(rope, KeyStorage::rotated), c); }),
+              without_end ? "rope.keys" : "nothing");
+    Rope logical = rope;
+    logical.keys = KeyStorage::raw;
+    EXPECT_EQ(refused([&] { stores_raw<P>(logical, c); }), "rope.keys") << "a logical position never moves";
+    logical.keys = KeyStorage::rotated;
+    EXPECT_FALSE(stores_raw<P>(logical, c));
+  });
+}
+
+TEST(CanCompact, SaysWhereTheCacheRotatesByOnePosition) {
+  EXPECT_TRUE(Rope{10000.0}.can_compact());
+  EXPECT_FALSE(Rope{}.can_compact()) << "keys come rotated by the engine";
+  Rope m_rope;
+  m_rope.multi_axis = true;
+  EXPECT_FALSE(m_rope.can_compact());
+}
+
+TEST(MultiAxisRope, IsTheEngines) {
+  Rope rope;
+  rope.multi_axis = true;
+  Twin<float, buzz::Beehive> twin(wide(Kind::beehive), rope);
+  while (twin.cache().next_position() < 150) ASSERT_NO_THROW(twin.call(5)) << "logical, and not rotated here";
+  EXPECT_EQ(refused([&] { buzz::Rotation(compact(rope), kDim); }), "rope.positions");
+  rope.base = 10000;
+  EXPECT_EQ(refused([&] { buzz::Rotation(rope, kDim); }), "rope.base") << "the cache knows one position a token";
+  rope.base = 0;
+  rope.frequencies.resize(kDim / 2);
+  EXPECT_EQ(refused([&] { buzz::Rotation(rope, kDim); }), "rope.base");
+}
+
+TEST(MaxPosition, IsWhereLogicalPositionsEnd) {
+  Rope rope{10000.0};
+  rope.max_position = 100;
+  Twin<float, buzz::Beehive> twin(wide(Kind::beehive), rope);
+  while (twin.cache().next_position() < 96) twin.call(4);
+  const std::string before = bytes_of(twin.cache());
+  EXPECT_EQ(refused([&] { feed(twin.cache(), oracle::Text(), 5); }), "position");
+  EXPECT_EQ(bytes_of(twin.cache()), before);
+  twin.call(4);
+  EXPECT_EQ(refused([&] { feed(twin.cache(), oracle::Text(), 1); }), "position");
+}
+
+TEST(MaxPosition, IsNeverReachedByCompactOnes) {
+  const Config c = wide(Kind::beehive);
+  const auto options = oracle::library_options<buzz::Beehive>(c);
+  Rope rope = compact(Rope{10000.0});
+  rope.max_position = oracle::most_rows(c);
+  Twin<float, buzz::Beehive> twin(c, rope);
+  while (twin.cache().next_position() < 300) ASSERT_NO_THROW(twin.call(7));
+  EXPECT_LE(twin.cache().next_rotary_position(), rope.max_position);
+  --rope.max_position;
+  EXPECT_EQ(refused([&] { buzz::BuzzCache<float>(library_shape(c), options, rope); }), "capacity");
+}
+
+TEST(NextRotaryPosition, IsTheTokensOrThePlace) {
+  const Config c = wide(Kind::beehive);
+  Twin<float, buzz::Beehive> logical(c, Rope{10000.0}), compacted(c, compact(Rope{10000.0}));
+  for (int turn = 0; turn < 40; ++turn) {
+    logical.call(3);
+    compacted.call(3);
+    EXPECT_EQ(logical.cache().next_rotary_position(), 3 * (turn + 1));
+    EXPECT_EQ(compacted.cache().next_rotary_position(), compacted.cache().rows());
+    EXPECT_EQ(compacted.cache().next_position(), 3 * (turn + 1)) << "the token's index is not lost";
+  }
+}
+
+}  // namespace

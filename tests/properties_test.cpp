@@ -1,0 +1,215 @@
+// The library against the oracle, on random configurations. A failure prints its configuration; its seed alone draws
+// it again.
+
+#include <gtest/gtest.h>
+
+#include "oracle_compare.h"
+
+namespace {
+
+using oracle::Config;
+using oracle::Kind;
+using oracle::Random;
+using oracle::Statistics;
+
+/// Calls one(seed) for `count` seeds; a mismatch fails the test and names the configuration; the third ends it.
+template <class F>
+void for_each_seed(std::uint64_t first, int count, F&& one) {
+  int failures = 0;
+  for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(count) && failures < 3; ++seed) {
+    try {
+      one(seed);
+    } catch (const std::exception& e) {
+      ++failures;
+      ADD_FAILURE() << e.what() << "\n" << describe(oracle::draw(seed));
+    }
+  }
+}
+
+constexpr int kConfigurations = 2800;  // of each element type
+
+/// Kept rows, sizes, regions, positions, scores, stored rows and attention output of BuzzCache<T, every policy>.
+template <class T>
+void agrees_with_the_oracle(std::uint64_t first_seed) {
+  Statistics s;
+  for_each_seed(first_seed, kConfigurations, [&](std::uint64_t seed) { oracle::compare<T>(oracle::draw(seed), &s); });
+  if (testing::Test::HasFailure()) return;
+  // What was tested was tested often.
+  EXPECT_EQ(s.configurations, kConfigurations);
+  EXPECT_GT(s.evictions, 6 * kConfigurations);
+  EXPECT_GT(s.repeated_passes, kConfigurations / 4);
+  for (int kind = 0; kind < oracle::kKinds; ++kind) {
+    const bool evicts = kind != static_cast<int>(Kind::full);
+    EXPECT_GT(s.evictions_of[kind], evicts ? kConfigurations / 2 : -1) << kind;
+  }
+  // Float rounding may turn a near tie now and then, and no more.
+  EXPECT_LT(s.near_ties * 1000, s.evictions);
+}
+
+TEST(Properties, FloatAgreesWithTheOracle) { agrees_with_the_oracle<float>(1); }
+TEST(Properties, HalfAgreesWithTheOracle) { agrees_with_the_oracle<Eigen::half>(100001); }
+TEST(Properties, Bfloat16AgreesWithTheOracle) { agrees_with_the_oracle<Eigen::bfloat16>(200001); }
+TEST(Properties, Int8AgreesWithTheOracle) { agrees_with_the_oracle<std::int8_t>(300001); }
+
+/// A policy alone, on scores that are exact in float32 and tie often: kept rows and scores must be the oracle's to the
+/// last bit. One twin is given probabilities, the other their column sums.
+template <class P>
+class Exact {
+ public:
+  explicit Exact(const Config& c)
+      : c_(c),
+        random_(c.seed + 1),
+        oracle_(without_keys(c.oracle)),
+        policy_(oracle::library_options<P>(c), c.oracle.kv_heads, c.max_chunk),
+        twin_(policy_.options(), c.oracle.kv_heads, c.max_chunk) {}
+
+  /// Returns the number of evictions.
+  int run() {
+    int evictions = 0;
+    for (int n : c_.calls) {
+      const oracle::Tokens tokens(static_cast<std::size_t>(n),
+                                  std::vector<oracle::Vector>(static_cast<std::size_t>(heads()), oracle::Vector{0}));
+      if (c_.seed % 4 == 0) pin();
+      oracle_.append(tokens, tokens);
+      policy_.append(n);
+      twin_.append(n);
+      if (n > 0) score(n);
+      compare();
+      oracle::expect(policy_.due() == oracle_.due() && twin_.due() == oracle_.due(), "whether an eviction is due");
+      evictions += policy_.due();
+      select();
+      compare();
+    }
+    return evictions;
+  }
+
+ private:
+  static oracle::Options without_keys(oracle::Options o) {
+    o.rope_base = 0;
+    return o;
+  }
+  int heads() const { return c_.oracle.kv_heads; }
+
+  /// Now and then pins a position that is still in the window or yet to come, while there is room for it.
+  void pin() {
+    const oracle::Options& o = c_.oracle;
+    int room = o.threshold - 1;
+    if (o.select == oracle::Select::heaviest) room = o.heavy;
+    if (o.select == oracle::Select::nothing) room = o.threshold;
+    if (o.single_pass) room = std::max(0, o.threshold + c_.max_chunk - 2 * (c_.max_chunk + 1));
+    const int next = oracle_.next_position(), window = oracle_.regions().window;
+    const int position = random_.in(std::max(o.sink, next - window), next + 20);
+    if (o.select == oracle::Select::everything || pins_ >= room || !random_.one_in(4)) return;
+    policy_.pin(position, 1);
+    twin_.pin(position, 1);
+    oracle_.pin(position);
+    ++pins_;
+  }
+
+  void score(int n) {
+    if constexpr (P::needs_mass) {
+      observe(n);
+    } else if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
+      std::vector<float> scores;
+      for (int h = 0; h < heads(); ++h)
+        for (oracle::Row& row : oracle_.head(h)) {
+          scores.push_back(quarters());
+          row.score = static_cast<double>(scores.back());
+        }
+      policy_.give(buzz::view(scores, 1, heads(), policy_.rows()));
+      twin_.give(buzz::view(scores, 1, heads(), policy_.rows()));
+    }
+  }
+
+  /// Quarters from 0 to 3/4, so that sums are exact; now and then one that is not finite.
+  float quarters() {
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    return random_.one_in(16) ? random_.of({nan, inf, -inf}) : 0.25f * static_cast<float>(random_.in(0, 3));
+  }
+
+  void observe(int n) {
+    const int query_heads = c_.oracle.query_heads, rows = policy_.rows();
+    std::vector<float> flat, sums(static_cast<std::size_t>(heads() * rows), 0.f);
+    oracle::Probabilities p(static_cast<std::size_t>(query_heads));
+    for (int q = 0; q < query_heads; ++q) {
+      for (int i = 0; i < n; ++i) {
+        p[static_cast<std::size_t>(q)].emplace_back();
+        for (int r = 0; r < rows; ++r) {
+          // Behind the causal mask there is rubbish, which must not count.
+          const bool seen = r <= rows - n + i;
+          flat.push_back(seen ? quarters() : 99.f);
+          p[static_cast<std::size_t>(q)].back().push_back(static_cast<double>(flat.back()));
+          const int head = q / (query_heads / heads());
+          if (seen && std::isfinite(flat.back())) sums[static_cast<std::size_t>(head * rows + r)] += flat.back();
+        }
+      }
+    }
+    oracle_.observe(p);
+    policy_.observe(buzz::view(flat, query_heads, n, rows));
+    twin_.observe_mass(buzz::view(sums, 1, heads(), rows));
+  }
+
+  void select() {
+    std::vector<std::vector<int>> chosen;
+    for (int h = 0; h < heads(); ++h) {
+      const bool due = oracle_.due();
+      chosen.push_back(due ? oracle_.choose(h, oracle_.worth(h)).kept : std::vector<int>());
+      for (int r = 0; r < oracle_.rows() && !due; ++r) chosen.back().push_back(r);
+    }
+    const int before = policy_.rows();
+    const buzz::Keep& keep = policy_.select();
+    oracle::expect(keep.heads() == heads() && keep.from() == before, "Keep");
+    for (int h = 0; h < heads(); ++h) {
+      const auto rows = keep.rows(h);
+      oracle::expect(std::vector<int>(rows.begin(), rows.end()) == chosen[static_cast<std::size_t>(h)], "kept rows");
+    }
+    twin_.select();
+    oracle_.evict();
+  }
+
+  void compare() const {
+    const oracle::Regions r = oracle_.regions();
+    for (const P* policy : {&policy_, &twin_}) {
+      oracle::expect(policy->rows() == oracle_.rows(), "rows");
+      oracle::expect(policy->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+      for (int h = 0; h < heads(); ++h) {
+        const auto scores = policy->scores(h);
+        // Scores in the hive are never read again; what becomes of pinned rows' is not promised.
+        const int first_score = pins_ > 0 && c_.oracle.hive == oracle::Hive::first ? r.sink + r.hive : 0;
+        for (int i = 0; i < oracle_.rows(); ++i) {
+          const oracle::Row& row = oracle_.head(h)[static_cast<std::size_t>(i)];
+          oracle::expect(policy->positions(h)[i] == row.position, "position");
+          const double score = scores.size == 0 || i < first_score ? row.score : static_cast<double>(scores[i]);
+          oracle::expect(score == row.score || (std::isnan(score) && std::isnan(row.score)), "score");
+        }
+      }
+    }
+  }
+
+  Config c_;
+  Random random_;
+  oracle::Cache oracle_;
+  P policy_, twin_;
+  int pins_ = 0;
+};
+
+TEST(Properties, PoliciesAreExactOnExactScores) {
+  const int count = 7 * 1000;
+  int runs = 0, evictions = 0;
+  for_each_seed(1, count, [&](std::uint64_t seed) {
+    const Config c = oracle::draw(seed);
+    ++runs;
+    if (c.kind == Kind::beehive) evictions += Exact<buzz::Beehive>(c).run();
+    if (c.kind == Kind::heavy_hitter) evictions += Exact<buzz::HeavyHitter>(c).run();
+    if (c.kind == Kind::streaming) evictions += Exact<buzz::Streaming>(c).run();
+    if (c.kind == Kind::full) evictions += Exact<buzz::Full>(c).run();
+    if (c.kind == Kind::strided) evictions += Exact<buzz::Strided>(c).run();
+    if (c.kind == Kind::given) evictions += Exact<buzz::Policy<buzz::Given, buzz::Segments>>(c).run();
+    // Kind::diverse has no exact scores: a cosine is rounded.
+  });
+  if (HasFailure()) return;
+  EXPECT_EQ(runs, count);
+  EXPECT_GT(evictions, 6 * count);
+}
+
+}  // namespace

@@ -1,0 +1,61 @@
+#include "../bench/ratio.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using bench::compare;
+using bench::Goal;
+using bench::quantile;
+
+TEST(Ratio, QuantileLiesBetweenNeighbours) {
+  EXPECT_EQ(quantile({7}, 0.5), 7);
+  EXPECT_EQ(quantile({3, 1, 2}, 0.5), 2);
+  EXPECT_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
+  EXPECT_EQ(quantile({5, 4, 3, 2, 1}, 0.25), 2);
+  EXPECT_EQ(quantile({2, 1}, 1), 2);
+}
+
+TEST(Ratio, IsTheMedianOfPairsAndTheSpreadTheirQuartiles) {
+  int call = 0;
+  const double times[] = {99, 1, 2, 3, 4, 100};  // the first is the warm-up's
+  const auto a = [&] { return times[call++]; };
+  const bench::Ratio r = compare(
+      "a / b", Goal::none(), a, [] { return 2.0; }, 10, 5);
+  EXPECT_EQ(r.ratio, 15);
+  EXPECT_EQ(r.spread, 10);
+}
+
+TEST(Ratio, EverySecondPairBeginsWithTheOtherSide) {
+  std::string order;
+  const auto side = [&](char name) {
+    return [&order, name] {
+      order += name;
+      return 1.0;
+    };
+  };
+  compare("", Goal::none(), side('a'), side('b'), 1, 3);
+  EXPECT_EQ(order, "ababbaab");
+}
+
+TEST(Ratio, RepeatedGivesTheTimeOfOneCall) {
+  int calls = 0;
+  const bench::Side side = bench::repeated([&] { ++calls; });
+  const double once = side();
+  EXPECT_GT(calls, 1);
+  EXPECT_GT(once, 0);
+  EXPECT_LT(once, 1e-4);
+}
+
+TEST(Ratio, GoalSaysWhatItAsksAndWhetherItIsMet) {
+  EXPECT_EQ(Goal::at_most(1.03).text(), "<= 1.03");
+  EXPECT_EQ(Goal::at_least(20).text(), ">= 20");
+  EXPECT_EQ(Goal::none().text(), "-");
+  EXPECT_EQ(Goal::at_most(0.6).verdict(0.6), "ok");
+  EXPECT_EQ(Goal::at_most(0.6).verdict(0.61), "short");
+  EXPECT_EQ(Goal::at_least(20).verdict(19), "short");
+  EXPECT_EQ(Goal::at_least(20).verdict(20), "ok");
+  EXPECT_EQ(Goal::none().verdict(5), "-");
+}
+
+}  // namespace

@@ -1,0 +1,471 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/gguf_builder.h"
+#include "model/refused.h"
+#include "model/small_model.h"
+#include "tiny_llama/cache_options.h"
+#include "tiny_llama/demo_run.h"
+#include "tiny_llama/documents.h"
+#include "tiny_llama/llama.h"
+#include "tiny_llama/model.h"
+#include "tiny_llama/reader.h"
+#include "tiny_llama/reading.h"
+#include "tiny_llama/report.h"
+
+namespace {
+
+using model::bytes;
+using model::GgufBuilder;
+using model::small_model;
+using model::text;
+using tiny_llama::CacheOptions;
+using tiny_llama::Llama;
+using tiny_llama::Logits;
+using tiny_llama::Matrix;
+using tiny_llama::Model;
+using tiny_llama::Reader;
+using Ids = std::vector<std::int32_t>;
+
+const Model& real() {
+  static const Model model = tiny_llama::read_model(BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf");
+  return model;
+}
+
+Model small(const GgufBuilder& builder = small_model()) {
+  return tiny_llama::read_model(tiny_llama::Gguf::parse(builder.build()));
+}
+
+CacheOptions policy(const std::string& name) {
+  CacheOptions options;
+  options.policy = name;
+  return options;
+}
+
+Llama llama(const Model& model, const CacheOptions& options, int tokens) {
+  return Llama(model, tiny_llama::make_cache(model.config, options, tokens));
+}
+
+Ids numbers(int count, int vocab) {
+  Ids ids;
+  for (int i = 0; i < count; ++i) ids.push_back((i * 7 + i / 3) % vocab);
+  return ids;
+}
+
+// --- our model against the values that PyTorch gave
+// -------------------------------------------------------------------
+
+TEST(OurModel, AgreesWithPyTorch) {
+  std::ifstream file(BUZZ_TEST_DIR "/model/checks.json");
+  const nlohmann::json checks = nlohmann::json::parse(file);
+  ASSERT_EQ(checks.size(), 3u);
+  for (const nlohmann::json& check : checks) {
+    SCOPED_TRACE(check.at("name").get<std::string>());
+    const Ids ids = real().tokenizer.encode(check.at("text").get<std::string>());
+    const Ids greedy = check.at("greedy_ids").get<Ids>();
+    ASSERT_EQ(ids, check.at("ids").get<Ids>());
+    Llama model = llama(real(), policy("full"), static_cast<int>(ids.size() + greedy.size()));
+    Reader reader(model);
+    reader.read(ids);
+    EXPECT_NEAR(reader.account().mean_nll(), check.at("mean_nll").get<double>(), 1e-4);
+    const auto logits = check.at("last_logits_first_16").get<std::vector<float>>();
+    ASSERT_EQ(logits.size(), 16u);
+    for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(reader.logits()[static_cast<int>(i)], logits[i], 2e-3);
+    ASSERT_GE(greedy.size(), 32u);
+    for (std::int32_t id : greedy) {
+      ASSERT_EQ(reader.likeliest(), id);
+      reader.read({id});
+    }
+  }
+}
+
+TEST(OurModel, ReadsTheSameInAnyChunks) {
+  const Ids ids = numbers(70, real().config.vocab);
+  tiny_llama::Vector expected;
+  double nll = 0;
+  for (int chunk : {1, 3, 32, 70}) {
+    CacheOptions options = policy("full");
+    options.max_chunk = chunk;
+    Llama model = llama(real(), options, 70);
+    Reader reader(model);
+    reader.read(ids);
+    EXPECT_EQ(reader.account().tokens, 70);
+    EXPECT_EQ(reader.account().scored, 69);
+    if (chunk == 1) {
+      expected = reader.logits();
+      nll = reader.account().nll;
+    }
+    EXPECT_LT((reader.logits() - expected).cwiseAbs().maxCoeff(), 1e-4f) << chunk;
+    EXPECT_NEAR(reader.account().nll, nll, 1e-3) << chunk;
+  }
+}
+
+TEST(OurModel, ReadsTheSameWithEveryPolicyUntilOneEvicts) {
+  const Ids ids = numbers(64, real().config.vocab);
+  const auto read = [&](const CacheOptions& options) {
+    Llama model = llama(real(), options, 64);
+    Reader reader(model);
+    reader.read(ids);
+    EXPECT_EQ(model.cache().rows(0), 64);
+    return reader.logits();
+  };
+  const tiny_llama::Vector expected = read(policy("full"));
+  for (const char* name : {"buzz", "streaming", "h2o", "local"}) {
+    for (const char* positions : {"logical", "compact"}) {
+      CacheOptions options = policy(name);
+      options.positions = positions;
+      EXPECT_LT((read(options) - expected).cwiseAbs().maxCoeff(), 1e-4f) << name << " " << positions;
+    }
+  }
+}
+
+TEST(OurModel, HasASmallErrorWithSmallTypes) {
+  const Ids ids = numbers(64, real().config.vocab);
+  const auto read = [&](const char* type) {
+    CacheOptions options = policy("full");
+    options.type = type;
+    Llama model = llama(real(), options, 64);
+    Reader reader(model);
+    reader.read(ids);
+    return std::make_pair(reader.account().mean_nll(), model.cache().bytes(0));
+  };
+  const auto [nll, size] = read("f32");
+  for (const char* type : {"f16", "bf16"}) {
+    const auto [small_nll, small_size] = read(type);
+    EXPECT_NE(small_nll, nll) << type;
+    EXPECT_NEAR(small_nll, nll, 0.05) << type;
+    EXPECT_LT(small_size, size) << type;
+  }
+}
+
+TEST(OurModel, GoesPastItsContextWithinTheBound) {
+  CacheOptions options = policy("buzz");
+  options.positions = "compact";
+  options.window = 32;
+  options.threshold = 64;
+  const int bound = 4 + 32 + 64 + options.max_chunk;
+  tiny_llama::Config config = real().config;
+  config.context = bound;
+  Llama model(real(), tiny_llama::make_cache(config, options, 600));
+  EXPECT_EQ(model.cache().capacity(5), bound);
+  tiny_llama::Random random(1);
+  Ids ids = tiny_llama::make_reading(real().tokenizer, random, 600, nullptr).tokens;
+  Reader reader(model);
+  for (std::size_t at = 0; at < 600; at += 30) {
+    reader.read(Ids(ids.begin() + static_cast<std::ptrdiff_t>(at), ids.begin() + static_cast<std::ptrdiff_t>(at) + 30));
+    for (int i = 0; i < 6; ++i) ASSERT_LE(model.cache().rows(i), bound);
+  }
+  EXPECT_EQ(reader.account().tokens, 600);
+  EXPECT_LT(reader.account().mean_nll(), 1.5);  // the uniform guess is 7.6
+}
+
+// --- the forward pass ----------------------------------------------------------------------------------------------
+
+TEST(Forward, GivesTheLogitsOfTheLastTokenOrOfAll) {
+  const Model model = small();
+  Llama one = llama(model, policy("full"), 10), other = llama(model, policy("full"), 10);
+  const Matrix all = one.forward({1, 5, 6, 7}, Logits::all);
+  const Matrix last = other.forward({1, 5, 6, 7});
+  ASSERT_EQ(all.rows(), 4);
+  ASSERT_EQ(all.cols(), 9);
+  ASSERT_EQ(last.rows(), 1);
+  EXPECT_LT((all.row(3) - last.row(0)).cwiseAbs().maxCoeff(), 1e-5f);
+  EXPECT_GT((all.row(2) - last.row(0)).cwiseAbs().maxCoeff(), 1e-3f);
+}
+
+TEST(Forward, UsesItsOwnOutputWhereThereIsOne) {
+  const Model tied = small();
+  GgufBuilder g = small_model();
+  g.tensor("output.weight") = {"output.weight", {32, 9}, model::tensor_f32, model::random_f32(32 * 9, 99)};
+  const Model untied = small(g);
+  Llama one = llama(tied, policy("full"), 10), other = llama(untied, policy("full"), 10);
+  EXPECT_GT((one.forward({1}) - other.forward({1})).cwiseAbs().maxCoeff(), 1e-3f);
+}
+
+TEST(ForwardRefuses, BadTokensAndStaysAsItWas) {
+  const Model model = small();
+  Llama spoilt = llama(model, policy("full"), 10), good = llama(model, policy("full"), 10);
+  spoilt.forward({1, 5});
+  good.forward({1, 5});
+  EXPECT_REFUSED("token id = 9, allowed: 0 to 8", spoilt.forward({5, 9}));
+  EXPECT_REFUSED("token id = -1, allowed: 0 to 8", spoilt.forward({-1}));
+  EXPECT_REFUSED("tokens = 0, allowed: 1 to 32", spoilt.forward({}));
+  EXPECT_REFUSED("tokens = 33, allowed: 1 to 32", spoilt.forward(Ids(33, 5)));
+  EXPECT_EQ(spoilt.cache().rows(0), 2);
+  EXPECT_EQ(Matrix(spoilt.forward({6})), Matrix(good.forward({6})));
+}
+
+TEST(ForwardRefuses, MoreThanTheFullCacheHolds) {
+  const Model model = small();
+  Llama l = llama(model, policy("full"), 3);
+  l.forward({1, 5});
+  EXPECT_REFUSED("rows = 4, allowed: 0 to 3", l.forward({5, 6}));
+  EXPECT_EQ(l.cache().rows(0), 2);
+  l.forward({5});
+}
+
+TEST(ForwardRefuses, PositionsPastTheContext) {
+  const Model model = small();  // of context 64
+  CacheOptions options = policy("streaming");
+  options.window = 8;
+  Llama l = llama(model, options, 64);
+  for (int i = 0; i < 64; ++i) l.forward({5});
+  EXPECT_REFUSED_WITH("position", l.forward({5}));
+}
+
+// --- the choice of a cache -------------------------------------------------------------------------------------------
+
+void make(const Model& model, const CacheOptions& options, int tokens = 64) {
+  tiny_llama::make_cache(model.config, options, tokens);
+}
+
+TEST(CacheOptions, ReachThePolicy) {
+  CacheOptions options = policy("buzz");
+  options.sink = 1;
+  options.window = 2;
+  options.threshold = 3;
+  options.stride = 5;
+  options.max_chunk = 4;
+  EXPECT_EQ(tiny_llama::make_cache(real().config, options, 64)->capacity(0), 10);
+  options.policy = "streaming";
+  options.stride.reset();
+  EXPECT_EQ(tiny_llama::make_cache(real().config, options, 64)->capacity(0), 10);
+  options.policy = "h2o";
+  options.heavy = 2;
+  EXPECT_EQ(tiny_llama::make_cache(real().config, options, 64)->capacity(0), 10);
+  options = policy("local");
+  options.window = 9;
+  options.max_chunk = 4;
+  EXPECT_EQ(tiny_llama::make_cache(real().config, options, 64)->capacity(0), 13);
+  EXPECT_EQ(tiny_llama::make_cache(real().config, policy("full"), 64)->capacity(0), 64);
+}
+
+TEST(CacheOptionsRefuse, WhatThePolicyDoesNotHave) {
+  const auto given = [](const char* name, std::optional<int> CacheOptions::*option) {
+    CacheOptions options = policy(name);
+    options.*option = 3;
+    return options;
+  };
+  const auto text = [](const std::string& option, const std::string& name) {
+    return option + " = 3, allowed: no value, since policy '" + name + "' has no " + option;
+  };
+  EXPECT_REFUSED(text("sink", "full"), make(real(), given("full", &CacheOptions::sink)));
+  EXPECT_REFUSED(text("window", "full"), make(real(), given("full", &CacheOptions::window)));
+  EXPECT_REFUSED(text("threshold", "full"), make(real(), given("full", &CacheOptions::threshold)));
+  EXPECT_REFUSED(text("stride", "full"), make(real(), given("full", &CacheOptions::stride)));
+  EXPECT_REFUSED(text("heavy", "full"), make(real(), given("full", &CacheOptions::heavy)));
+  EXPECT_REFUSED(text("heavy", "buzz"), make(real(), given("buzz", &CacheOptions::heavy)));
+  EXPECT_REFUSED(text("stride", "h2o"), make(real(), given("h2o", &CacheOptions::stride)));
+  EXPECT_REFUSED(text("heavy", "streaming"), make(real(), given("streaming", &CacheOptions::heavy)));
+  EXPECT_REFUSED(text("stride", "streaming"), make(real(), given("streaming", &CacheOptions::stride)));
+  EXPECT_REFUSED(text("sink", "local"), make(real(), given("local", &CacheOptions::sink)));
+  EXPECT_REFUSED(text("stride", "local"), make(real(), given("local", &CacheOptions::stride)));
+}
+
+TEST(CacheOptionsRefuse, NamesThatAreNone) {
+  EXPECT_REFUSED("policy = 'lru', allowed: full, buzz, streaming, h2o or local", make(real(), policy("lru")));
+  CacheOptions options;
+  options.positions = "absolute";
+  EXPECT_REFUSED("positions = 'absolute', allowed: logical or compact", make(real(), options));
+  options = {};
+  options.type = "f64";
+  EXPECT_REFUSED("type = 'f64', allowed: f32, f16 or bf16", make(real(), options));
+}
+
+TEST(CacheOptionsRefuse, WhatTheLibraryRefuses) {
+  CacheOptions options = policy("buzz");
+  options.stride = 0;
+  EXPECT_REFUSED("stride = 0, allowed: >= 1", make(real(), options));
+  options = policy("streaming");
+  options.sink = -1;
+  EXPECT_REFUSED("sink = -1, allowed: >= 0", make(real(), options));
+}
+
+TEST(CacheOptionsRefuse, MorePositionsThanTheContext) {
+  EXPECT_REFUSED("tokens = 2049, allowed: <= 2048, the model's context, with positions logical",
+                 make(real(), policy("buzz"), 2049));
+  CacheOptions options = policy("full");
+  options.positions = "compact";
+  EXPECT_REFUSED("capacity = 2049, allowed: 1 to 2048", make(real(), options, 2049));
+}
+
+// --- models that are none --------------------------------------------------------------------------------------------
+
+/// The small model's file with one metadata value set, or removed where `type` is none.
+Model with(const std::string& key, std::uint32_t type, const std::string& value) {
+  GgufBuilder g = small_model();
+  g.set(key, type, value);
+  return small(g);
+}
+Model with(const std::string& key, std::uint32_t value) { return with(key, model::u32, bytes(value)); }
+Model with(const std::string& key, float value) { return with(key, model::f32, bytes(value)); }
+
+TEST(ModelRefuses, MissingMetadata) {
+  for (const char* key :
+       {"general.architecture", "llama.context_length", "llama.embedding_length", "llama.block_count",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon",
+        "tokenizer.ggml.model", "tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type"}) {
+    GgufBuilder g = small_model();
+    g.remove(key);
+    EXPECT_REFUSED(std::string(key) + " = missing, allowed: metadata that a llama model has", small(g));
+  }
+}
+
+TEST(Model, HasDefaultsForWhatMayBeMissing) {
+  GgufBuilder g = small_model();
+  for (const char* key : {"llama.rope.dimension_count", "llama.rope.freq_base", "llama.vocab_size",
+                          "tokenizer.ggml.bos_token_id", "tokenizer.ggml.add_bos_token"}) {
+    g.remove(key);
+  }
+  const Model model = small(g);
+  EXPECT_EQ(model.config.rope_dims, 8);
+  EXPECT_EQ(model.config.rope_base, 10000.0f);
+  EXPECT_EQ(model.config.vocab, 9);
+  EXPECT_EQ(model.tokenizer.encode("a")[0], 1);
+}
+
+TEST(ModelRefuses, MissingTensors) {
+  for (const model::TensorEntry& entry : small_model().tensors) {
+    GgufBuilder g = small_model();
+    g.tensor(entry.name).name = "another";
+    EXPECT_REFUSED_WITH(entry.name + " = missing, allowed: a tensor of shape [", small(g));
+  }
+}
+
+TEST(ModelRefuses, TensorsThatTheForwardPassHasNoUseFor) {
+  GgufBuilder g = small_model();
+  g.tensor("blk.0.attn_q.bias") = {"blk.0.attn_q.bias", {32}, model::tensor_f32, model::random_f32(32, 1)};
+  EXPECT_REFUSED("tensor = 'blk.0.attn_q.bias', allowed: the tensors of a llama model without biases", small(g));
+}
+
+TEST(ModelRefuses, ShapesThatDisagreeWithTheMetadata) {
+  EXPECT_REFUSED("token_embd.weight shape = [9, 32], allowed: [9, 64], as the metadata say",
+                 with("llama.embedding_length", 64u));
+  EXPECT_REFUSED("blk.0.ffn_gate.weight shape = [32, 32], allowed: [64, 32], as the metadata say",
+                 with("llama.feed_forward_length", 64u));
+  EXPECT_REFUSED("blk.0.attn_k.weight shape = [16, 32], allowed: [32, 32], as the metadata say",
+                 with("llama.attention.head_count_kv", 4u));
+  EXPECT_REFUSED("blk.1.attn_norm.weight = missing, allowed: a tensor of shape [32]", with("llama.block_count", 2u));
+  EXPECT_REFUSED("llama.vocab_size = 8, allowed: 9, the elements of tokenizer.ggml.tokens",
+                 with("llama.vocab_size", 8u));
+  GgufBuilder g = small_model();
+  g.tensor("output_norm.weight").lengths = {4, 8};
+  EXPECT_REFUSED("output_norm.weight shape = [8, 4], allowed: [32], as the metadata say", small(g));
+}
+
+TEST(ModelRefuses, NumbersOutOfRange) {
+  EXPECT_REFUSED("llama.block_count = 0, allowed: 1 to 1024", with("llama.block_count", 0u));
+  EXPECT_REFUSED("llama.block_count = 4294967295, allowed: 1 to 1024", with("llama.block_count", ~0u));
+  EXPECT_REFUSED("llama.context_length = 0, allowed: 1 to 16777216", with("llama.context_length", 0u));
+  EXPECT_REFUSED("llama.embedding_length = 70000, allowed: 1 to 65536", with("llama.embedding_length", 70000u));
+  EXPECT_REFUSED("llama.embedding_length = 32, allowed: a multiple of llama.attention.head_count = 6",
+                 with("llama.attention.head_count", 6u));
+  EXPECT_REFUSED("llama.attention.head_count = 4, allowed: a multiple of llama.attention.head_count_kv = 3",
+                 with("llama.attention.head_count_kv", 3u));
+  EXPECT_REFUSED("llama.attention.head_count_kv = 8, allowed: 1 to 4", with("llama.attention.head_count_kv", 8u));
+  EXPECT_REFUSED("llama.rope.dimension_count = 0, allowed: 2 to 8", with("llama.rope.dimension_count", 0u));
+  EXPECT_REFUSED("llama.rope.dimension_count = 10, allowed: 2 to 8", with("llama.rope.dimension_count", 10u));
+  EXPECT_REFUSED("llama.rope.dimension_count = 5, allowed: an even number", with("llama.rope.dimension_count", 5u));
+  EXPECT_REFUSED_WITH("allowed: finite and > 1", with("llama.rope.freq_base", 1.0f));
+  EXPECT_REFUSED_WITH("allowed: finite and > 1", with("llama.rope.freq_base", NAN));
+  EXPECT_REFUSED_WITH("allowed: > 0 and < 1", with("llama.attention.layer_norm_rms_epsilon", 0.0f));
+  EXPECT_REFUSED_WITH("allowed: > 0 and < 1", with("llama.attention.layer_norm_rms_epsilon", NAN));
+  EXPECT_REFUSED("tokenizer.ggml.bos_token_id = 9, allowed: 0 to 8", with("tokenizer.ggml.bos_token_id", 9u));
+}
+
+TEST(ModelRefuses, OtherArchitecturesAndVariants) {
+  EXPECT_REFUSED("general.architecture = 'gpt2', allowed: 'llama'",
+                 with("general.architecture", model::string, text("gpt2")));
+  EXPECT_REFUSED("tokenizer.ggml.model = 'gpt2', allowed: 'llama' (sentencepiece BPE)",
+                 with("tokenizer.ggml.model", model::string, text("gpt2")));
+  EXPECT_REFUSED("llama.rope.scaling.type = 'yarn', allowed: 'none'",
+                 with("llama.rope.scaling.type", model::string, text("yarn")));
+  EXPECT_REFUSED("llama.attention.key_length = 16, allowed: 8, embedding_length / head_count",
+                 with("llama.attention.key_length", 16u));
+}
+
+TEST(Model, OfDamagedBytesIsRefusedOrRunsWithoutHarm) {
+  const std::vector<char> whole = small_model().build();
+  std::mt19937 random(9);
+  int refused = 0, ran = 0;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<char> damaged = whole;
+    for (int i = 0; i < 2; ++i) damaged[random() % damaged.size()] = static_cast<char>(random() % 256);
+    try {
+      const Model model = tiny_llama::read_model(tiny_llama::Gguf::parse(std::move(damaged)));
+      Llama l = llama(model, policy("full"), 4);
+      Reader reader(l);
+      reader.read(model.tokenizer.encode("a"));
+      EXPECT_LT(reader.likeliest(), model.config.vocab);
+      ++ran;
+    } catch (const buzz::InvalidArgument&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(ran, 100);
+}
+
+// --- the account and its printing ------------------------------------------------------------------------------------
+
+TEST(NegativeLogLikelihood, IsThatOfTheSoftmax) {
+  tiny_llama::Vector logits(3);
+  logits << 0.0f, std::log(2.0f), std::log(5.0f);
+  EXPECT_NEAR(tiny_llama::negative_log_likelihood(logits, 2), -std::log(5.0 / 8.0), 1e-6);
+  logits.array() += 1000.0f;  // no overflow
+  EXPECT_NEAR(tiny_llama::negative_log_likelihood(logits, 0), std::log(8.0), 1e-4);
+}
+
+TEST(Report, WritesNumbersForPeople) {
+  EXPECT_EQ(tiny_llama::grouped(0), "0");
+  EXPECT_EQ(tiny_llama::grouped(999), "999");
+  EXPECT_EQ(tiny_llama::grouped(1000), "1,000");
+  EXPECT_EQ(tiny_llama::grouped(-123456), "-123,456");
+  EXPECT_EQ(tiny_llama::grouped(1234567), "1,234,567");
+  EXPECT_EQ(tiny_llama::fixed(1.25, 1) + tiny_llama::fixed(-2, 0), "1.2-2");
+  EXPECT_EQ(tiny_llama::mebibytes(3u << 19), "1.50");
+  EXPECT_EQ(tiny_llama::right("ab", 4) + tiny_llama::left("ab", 4) + "|", "  abab  |");
+  EXPECT_EQ(tiny_llama::right("abcde", 4), "abcde");
+}
+
+TEST(Demo, MeasuresBothCachesOverTheSameTokens) {
+  GgufBuilder g = small_model();
+  g.set("llama.context_length", model::u32, bytes<std::uint32_t>(1024));
+  const Model model = small(g);
+  tiny_llama::Reading reading;
+  reading.tokens = numbers(3000, 9);
+  reading.documents = {"ab ab\n", "ab\n"};
+  for (int i = 0; i < 5; ++i) reading.questions.push_back({"ab a", " b", 1});
+  tiny_llama::Demo demo(model, reading);
+  int chunks = 0;
+  const tiny_llama::Measured m = demo.run([&](const tiny_llama::Side&, const tiny_llama::Side&) { ++chunks; });
+  EXPECT_EQ(demo.held(), 1024u);
+  EXPECT_EQ(chunks, (1024 - 64) / 32 + 64 + (3000 - 1024 + 31) / 32);
+  EXPECT_EQ(m.full.tokens, 1024);
+  EXPECT_EQ(m.buzz.tokens, 1024);
+  EXPECT_EQ(m.full.scored, 1023);
+  EXPECT_EQ(m.full_rows, 1024);
+  EXPECT_LT(m.buzz_rows, 596);
+  EXPECT_LT(m.buzz_bytes, m.full_bytes);
+  EXPECT_EQ(m.full_after.tokens, m.buzz_after.tokens);
+  EXPECT_EQ(m.full_after.tokens, 1024 - 576);  // 4 + 160 + 400 is first exceeded by 576, a multiple of 32
+  EXPECT_EQ(m.buzz_beyond.tokens, 3000 - 1024);
+  EXPECT_EQ(m.full_steps.size(), 64u);
+  EXPECT_EQ(m.buzz_steps.size(), 64u);
+  ASSERT_EQ(m.answers.size(), 3u);
+  EXPECT_LE(m.full_right, 3);
+  EXPECT_LE(m.full_asked, 5);
+  EXPECT_EQ(m.full_documents_tokens, static_cast<int>(model.tokenizer.encode("ab ab\nab\n").size()));
+}
+
+}  // namespace
