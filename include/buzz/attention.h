@@ -39,16 +39,16 @@ class Attention {
   Attention(const Shape& shape, const AttentionOptions& options, int capacity)
       : shape_(shape),
         options_(options),
-        block_(std::max(1, std::min(shape.max_chunk, block_rows / shape.group()))),
+        block_((std::max)(1, (std::min)(shape.max_chunk, block_rows / shape.group()))),
         capacity_(capacity) {
-    if (!(options.scale >= 0 && options.scale <= std::numeric_limits<float>::max()))
+    if (!(options.scale >= 0 && options.scale <= (std::numeric_limits<float>::max)()))
       fail("scale", std::to_string(options.scale), "0, or finite and > 0");
-    if (options.log_base != 0 && !(options.log_base > 1 && options.log_base <= std::numeric_limits<float>::max()))
+    if (options.log_base != 0 && !(options.log_base > 1 && options.log_base <= (std::numeric_limits<float>::max)()))
       fail("log_base", std::to_string(options.log_base), "0, or finite and > 1");
     require_range("threads", options.threads, 1, 1 << 16);
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
     parts_ = (options.threads - 1) / shape.kv_heads + 1;
-    heads_at_once_ = std::min(options.threads, shape.kv_heads);
+    heads_at_once_ = (std::min)(options.threads, shape.kv_heads);
     scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * parts_, task_scratch()));
   }
 
@@ -95,7 +95,7 @@ class Attention {
         const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
         load_queries(q, turn, b);
         for (int begin = 0; begin < b.rows; begin += tile_rows) {
-          const int end = std::min(b.rows, begin + tile_rows);
+          const int end = (std::min)(b.rows, begin + tile_rows);
           logits(keys, turn, b, begin, end, b.p);
           add_from_logits(b, begin, end, lse, mass);
         }
@@ -130,7 +130,7 @@ class Attention {
     int token(int i) const { return first + i / group; }
     int query_head(int i) const { return head * group + i % group; }
     int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }
-    int part(int i, int parts) const { return std::max(0, token(i) - (total - parts)); }
+    int part(int i, int parts) const { return (std::max)(0, token(i) - (total - parts)); }
   };
 
   std::ptrdiff_t dim() const { return shape_.head_dim; }
@@ -139,7 +139,7 @@ class Attention {
     return (static_cast<std::size_t>(n) * ...);
   }
   int block_m() const { return block_ * shape_.group(); }
-  std::size_t head_scratch() const { return size(block_m(), dim() + std::max(capacity_, +tile_rows)); }
+  std::size_t head_scratch() const { return size(block_m(), dim() + (std::max)(capacity_, +tile_rows)); }
   std::size_t task_scratch() const { return size(block_m() + tile_rows, dim()); }
 
   /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
@@ -156,11 +156,11 @@ class Attention {
     b.head = head;
     b.group = shape_.group();
     b.first = first;
-    b.tokens = std::min(block_, total - first);
+    b.tokens = (std::min)(block_, total - first);
     b.total = total;
     b.m = b.tokens * b.group;
     b.rows = rows - total + first + b.tokens;
-    b.stride = std::max(b.rows, +tile_rows);
+    b.stride = (std::max)(b.rows, +tile_rows);
     b.result = scratch_.data() + size(slot, head_scratch());
     b.p = b.result + b.m * dim();
     b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * parts_ + part, task_scratch());
@@ -183,12 +183,12 @@ class Attention {
       const Block b = at(task);
       load_queries(q, turn, b);
       const int grain = ((b.rows - 1) / tile_rows / parts_ + 1) * tile_rows, begin = task % parts_ * grain;
-      if (begin < b.rows) logits(keys, turn, b, begin, std::min(b.rows, begin + grain), b.p + begin);
+      if (begin < b.rows) logits(keys, turn, b, begin, (std::min)(b.rows, begin + grain), b.p + begin);
     });
     run(heads, [&](int head) { softmax(at(head * parts_), mass, values.scales); });
     run(heads * parts_, [&](int task) {
       const int grain = ((shape_.head_dim - 1) / dims_grain / parts_ + 1) * dims_grain, begin = task % parts_ * grain;
-      if (begin < shape_.head_dim) weigh(values, at(task), out, begin, std::min(shape_.head_dim, begin + grain));
+      if (begin < shape_.head_dim) weigh(values, at(task), out, begin, (std::min)(shape_.head_dim, begin + grain));
     });
   }
 
@@ -212,7 +212,7 @@ class Attention {
   template <class T>
   void logits(const RowsView<T>& keys, const Turn& turn, const Block& b, int begin, int end, float* out) const {
     for (int r = begin; r < end; r += tile_rows, out += tile_rows) {
-      const int count = std::min(tile_rows, end - r);
+      const int count = (std::min)(tile_rows, end - r);
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
         if constexpr (std::is_same<decltype(k), const float*>::value)
           if (b.m >= gemm_rows) {
@@ -259,14 +259,14 @@ class Attention {
     float* result = b.result + begin;
     for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
-      const int count = std::min(tile_rows, b.rows - r);
+      const int count = (std::min)(tile_rows, b.rows - r);
       const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int seen) {
         kernels::add(b.p + i * b.stride + r, b.stride, queries, v, stride, seen, width, result + i * dim(), dim());
       };
       const auto product = [&](const auto* v, std::ptrdiff_t stride) {
         if (r + count > b.seen(0)) {
           for (int i = 0; i < b.m; i += b.group)
-            add(v, stride, i, b.group, std::max(0, std::min(count, b.seen(i) - r)));
+            add(v, stride, i, b.group, (std::max)(0, (std::min)(count, b.seen(i) - r)));
           return;
         }
         if constexpr (std::is_same<decltype(v), const float*>::value)
@@ -292,7 +292,7 @@ class Attention {
                        const View<float>& mass) const {
     for (int i = 0; i < b.m; ++i) {
       const float norm = lse.row(0, b.token(i))[b.query_head(i)];
-      const int seen = std::min(end, b.seen(i)) - begin;
+      const int seen = (std::min)(end, b.seen(i)) - begin;
       if (seen <= 0 || !std::isfinite(norm)) continue;
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
       kernels::exp_and_sum(p.data(), seen, norm);

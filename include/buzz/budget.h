@@ -33,7 +33,7 @@ inline std::vector<long long> split_budget(long long total, const std::vector<do
   long long left = spare;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const double share = static_cast<double>(spare) * (weights[i] / sum);
-    const long long whole = std::min(left, static_cast<long long>(std::floor(share)));
+    const long long whole = (std::min)(left, static_cast<long long>(std::floor(share)));
     parts[i] += whole;
     left -= whole;
     remainder[i] = share - static_cast<double>(whole);

@@ -43,7 +43,7 @@ class BuzzCache {
         policy_(options, shape.kv_heads, shape.max_chunk, shape.max_rollback),
         store_(shape, policy_.capacity()),
         attention_(shape, attention, policy_.capacity()),
-        mass_(Policy::needs_mass ? size(std::min(shape.max_chunk, shape.max_rollback + 1), shape.kv_heads, capacity())
+        mass_(Policy::needs_mass ? size((std::min)(shape.max_chunk, shape.max_rollback + 1), shape.kv_heads, capacity())
                                  : 0),
         angles_(size(shape.max_chunk, rotation_.dims())),
         row_angles_(raw_keys_ ? size(capacity(), rotation_.dims()) : 0) {
@@ -257,13 +257,13 @@ class BuzzCache {
   template <class Q>
   int check_queries(const View<Q>& q) const {
     require_shape("q", q, q.shape(0), shape_.query_heads, shape_.head_dim);
-    require_range("q.shape[0]", q.shape(0), 0, std::min(shape_.max_chunk, rows()));
+    require_range("q.shape[0]", q.shape(0), 0, (std::min)(shape_.max_chunk, rows()));
     return q.shape(0);
   }
 
   /// Column sums of a call of `tokens` queries: [parts, kv_heads, rows].
   View<float> mass(int tokens) {
-    const int parts = mass_.empty() ? 0 : std::min(tokens, shape_.max_rollback + 1);
+    const int parts = mass_.empty() ? 0 : (std::min)(tokens, shape_.max_rollback + 1);
     const std::ptrdiff_t stride = capacity();
     return {mass_.data(), parts, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
   }

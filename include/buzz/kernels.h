@@ -12,9 +12,9 @@ namespace kernels {
 
 constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;
 
-template <class F, int... I>
-inline void unroll(F&& f, std::integer_sequence<int, I...>) {
-  (f(std::integral_constant<int, I>()), ...);
+template <class F, int... Is>
+inline void unroll(F&& f, std::integer_sequence<int, Is...>) {
+  (f(std::integral_constant<int, Is>()), ...);
 }
 /// f(0), ..., f(N - 1) with compile-time arguments, so that arrays indexed by them live in registers.
 template <int N, class F>

@@ -18,7 +18,8 @@ class ModelCache {
   /// options: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
   /// more bytes than that.
   ModelCache(const Shape& shape, const std::vector<Options>& options, const Rope& rope = {},
-             const AttentionOptions& attention = {}, std::size_t max_bytes = std::numeric_limits<std::size_t>::max()) {
+             const AttentionOptions& attention = {},
+             std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
     require_at_least("layers", static_cast<long long>(options.size()), 1);
     layers_.reserve(options.size());
     for (const Options& o : options) {

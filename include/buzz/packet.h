@@ -19,18 +19,18 @@ constexpr int packet_size = Eigen::internal::packet_traits<float>::size;
 template <class T>
 constexpr bool loads_packets = false;
 template <>
-constexpr bool loads_packets<float> = true;
+inline constexpr bool loads_packets<float> = true;
 
 /// packet_size values as floats.
 inline Packet load(const float* from) { return Eigen::internal::ploadu<Packet>(from); }
 
 #if defined(EIGEN_VECTORIZE_AVX512)
 template <>
-constexpr bool loads_packets<Eigen::half> = true;
+inline constexpr bool loads_packets<Eigen::half> = true;
 template <>
-constexpr bool loads_packets<Eigen::bfloat16> = true;
+inline constexpr bool loads_packets<Eigen::bfloat16> = true;
 template <>
-constexpr bool loads_packets<std::int8_t> = true;
+inline constexpr bool loads_packets<std::int8_t> = true;
 inline Packet load(const Eigen::half* from) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
 }
@@ -43,9 +43,9 @@ inline Packet load(const std::int8_t* from) {
 }
 #elif defined(EIGEN_VECTORIZE_AVX2)
 template <>
-constexpr bool loads_packets<Eigen::bfloat16> = true;
+inline constexpr bool loads_packets<Eigen::bfloat16> = true;
 template <>
-constexpr bool loads_packets<std::int8_t> = true;
+inline constexpr bool loads_packets<std::int8_t> = true;
 inline Packet load(const Eigen::bfloat16* from) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
@@ -55,7 +55,7 @@ inline Packet load(const std::int8_t* from) {
 }
 #if defined(__F16C__)
 template <>
-constexpr bool loads_packets<Eigen::half> = true;
+inline constexpr bool loads_packets<Eigen::half> = true;
 inline Packet load(const Eigen::half* from) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 }

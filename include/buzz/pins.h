@@ -29,7 +29,7 @@ class Pins {
   /// Pinned positions >= first.
   int count_from(int first) const {
     int count = 0;
-    for (const Range& r : ranges_) count += std::max(0, r.end() - std::max(first, r.first));
+    for (const Range& r : ranges_) count += (std::max)(0, r.end() - (std::max)(first, r.first));
     return count;
   }
 
@@ -43,15 +43,15 @@ class Pins {
     const int end = first + count;
     Pins result;
     for (const Range& r : ranges_) {
-      if (r.first < first) result.insert({r.first, std::min(r.end(), first) - r.first});
-      if (r.end() > end) result.insert({std::max(r.first, end), r.end() - std::max(r.first, end)});
+      if (r.first < first) result.insert({r.first, (std::min)(r.end(), first) - r.first});
+      if (r.end() > end) result.insert({(std::max)(r.first, end), r.end() - (std::max)(r.first, end)});
     }
     return result;
   }
 
   template <class Self, class Archive>
   static void archive(Self& self, Archive& a) {
-    constexpr int most = std::numeric_limits<std::int32_t>::max();
+    constexpr int most = (std::numeric_limits<std::int32_t>::max)();
     int count = static_cast<int>(self.ranges_.size());
     a.number("pins", count, 0, most / 2);
     for (int i = 0, from = 0; i < count; ++i) {

@@ -49,7 +49,7 @@ class Policy {
     Select::check(options);
     require_at_least("max_chunk", max_chunk, 1);
     const long long rows = Select::bound(options, max_chunk) + options.sink + options.window;
-    require_range("sink + window + threshold + max_chunk", rows, 1, std::numeric_limits<int>::max() / 2);
+    require_range("sink + window + threshold + max_chunk", rows, 1, (std::numeric_limits<int>::max)() / 2);
     return static_cast<int>(rows);
   }
 
@@ -83,7 +83,7 @@ class Policy {
     check_append(tokens);
     for (int h = 0; h < heads_; ++h) {
       std::int32_t* positions = position_row(h) + rows_;
-      std::iota(positions, positions + tokens, next_);
+      for (int i = 0; i < tokens; ++i) positions[i] = next_ + i;
     }
     score_.append(rows_, tokens);
     rows_ += tokens;
@@ -94,7 +94,7 @@ class Policy {
   void check_append(int tokens) const {
     require_range("tokens", tokens, 0, max_chunk_);
     require_range("rows", static_cast<long long>(rows_) + tokens, 0, capacity_);
-    require_range("position", static_cast<long long>(next_) + tokens, 0, std::numeric_limits<std::int32_t>::max());
+    require_range("position", static_cast<long long>(next_) + tokens, 0, (std::numeric_limits<std::int32_t>::max)());
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
@@ -172,7 +172,7 @@ class Policy {
       const Span<const std::int32_t> held = positions(h);
       const auto at = std::lower_bound(held.begin(), held.end(), first);
       const long long there = std::lower_bound(at, held.end(), first + count) - at;
-      const long long ahead = std::max(0, first + count - std::max(first, next_));
+      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
       if (there + ahead < count)
         fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
              "positions that no head has evicted");
@@ -199,14 +199,14 @@ class Policy {
     rows_ -= tokens;
     next_ -= tokens;
     if constexpr (Score::remembers) undo_.restore(next_, score_, rows_);
-    observed_ = std::min(observed_, next_);
-    if (!pins_.empty()) pins_ = pins_.without(next_, std::numeric_limits<std::int32_t>::max() - next_);
+    observed_ = (std::min)(observed_, next_);
+    if (!pins_.empty()) pins_ = pins_.without(next_, (std::numeric_limits<std::int32_t>::max)() - next_);
   }
 
   void check_rollback(int tokens) const {
     if (!can_rollback(tokens))
       fail("rollback", tokens,
-           "0 to " + std::to_string(std::min(max_rollback_, next_ - undo_.floor())) +
+           "0 to " + std::to_string((std::min)(max_rollback_, next_ - undo_.floor())) +
                " (max_rollback, and tokens since the last eviction)");
   }
 
@@ -252,8 +252,8 @@ class Policy {
     Score::archive(a, self.options_);
     Select::archive(a, self.options_);
     a.number("rows", self.rows_, 0, self.capacity_);
-    a.number("hive", self.hive_, 0, self.rows_ - std::min(self.rows_, self.options_.sink));
-    a.number("next_position", self.next_, self.rows_, std::numeric_limits<std::int32_t>::max());
+    a.number("hive", self.hive_, 0, self.rows_ - (std::min)(self.rows_, self.options_.sink));
+    a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
     for (int h = 0; h < self.heads_; ++h) {
       a.array(self.position_row(h), static_cast<std::size_t>(self.rows_));
       if constexpr (Score::remembers) a.array(self.score_.row(h), static_cast<std::size_t>(self.rows_));
@@ -275,7 +275,7 @@ class Policy {
 
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
-    require_range("count", count, 0, std::numeric_limits<std::int32_t>::max() - static_cast<long long>(first));
+    require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
   }
 
   /// sums(head, part) gives the column sums of each part's queries, [rows]; the last parts are the newest tokens'.
@@ -291,7 +291,10 @@ class Policy {
   void remember(int part, int parts) {
     const int position = next_ - parts + part;
     if (position > observed_) undo_.raise_floor(position + 1);  // the part stands for earlier tokens too
-    undo_.push(position, score_, rows_);
+    if constexpr (Score::remembers)
+      undo_.push(position, score_, rows_);
+    else
+      undo_.raise_floor(position + 1);
     observed_ = position + 1;
   }
 

@@ -32,7 +32,7 @@ struct Rope {
   KeyStorage keys = KeyStorage::automatic;
   /// Rotary positions run from 0 to max_position - 1, as far as the model was trained, say. Past it append() refuses
   /// (logical), or the constructor does if the capacity is more (compact).
-  int max_position = std::numeric_limits<int>::max();
+  int max_position = (std::numeric_limits<int>::max)();
   /// [dims / 2] radians a position, in place of the base's, where context extension scales them: see rope_scaling.h.
   std::vector<double> frequencies = {};
   /// Queries and keys are multiplied by it when they are rotated (YaRN, arXiv 2309.00071, section 3.4).
@@ -113,7 +113,7 @@ class Rotation {
 
  private:
   static void check_real(const char* field, double value, double above) {
-    if (!(value > above) || value > std::numeric_limits<float>::max())
+    if (!(value > above) || value > (std::numeric_limits<float>::max)())
       fail(field, std::to_string(value), "finite and > " + std::to_string(static_cast<int>(above)));
   }
 

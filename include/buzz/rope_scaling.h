@@ -16,7 +16,7 @@ constexpr double two_pi = 6.283185307179586476925286766559;
 /// Refuses what no scaling can work with, and returns `rope` with the base's own frequencies in its table.
 inline Rope tabulated(Rope rope, int dims, double factor) {
   if (!(factor > 0) || !std::isfinite(factor)) fail("factor", std::to_string(factor), "finite and > 0");
-  require_range("dims", dims, 2, std::numeric_limits<int>::max());
+  require_range("dims", dims, 2, (std::numeric_limits<int>::max)());
   if (!(rope.base > 1) || !std::isfinite(rope.base)) fail("rope.base", std::to_string(rope.base), "finite and > 1");
   rope.dims = dims;
   rope.frequencies.clear();
@@ -48,7 +48,7 @@ inline Rope llama3(const Rope& rope, int dims, double factor, double low, double
   if (!(low > 0 && low < high)) fail("low", std::to_string(low), "> 0 and < high");
   for (double& f : result.frequencies) {
     const double turns = original_context * f / two_pi;
-    const double keep = std::min(1.0, std::max(0.0, (turns - low) / (high - low)));
+    const double keep = (std::min)(1.0, (std::max)(0.0, (turns - low) / (high - low)));
     f = keep * f + (1 - keep) * f / factor;
   }
   return result;
@@ -66,12 +66,12 @@ inline Rope yarn(const Rope& rope, int dims, double factor, double original_cont
   const auto dimension = [&](double turns) {  // the pair that turns so often
     return dims * std::log(original_context / (turns * two_pi)) / (2 * std::log(rope.base));
   };
-  const double low = std::max(0.0, std::floor(dimension(beta_fast)));
-  const double high = std::min(dims - 1.0, std::ceil(dimension(beta_slow)));
-  const double width = std::max(0.001, high - low);
+  const double low = (std::max)(0.0, std::floor(dimension(beta_fast)));
+  const double high = (std::min)(dims - 1.0, std::ceil(dimension(beta_slow)));
+  const double width = (std::max)(0.001, high - low);
   for (int i = 0; i < dims / 2; ++i) {
     double& f = result.frequencies[static_cast<std::size_t>(i)];
-    const double scaled = std::min(1.0, std::max(0.0, (i - low) / width));
+    const double scaled = (std::min)(1.0, (std::max)(0.0, (i - low) / width));
     f = scaled * f / factor + (1 - scaled) * f;
   }
   result.attention_factor = attention_factor != 0 ? attention_factor : factor > 1 ? 0.1 * std::log(factor) + 1 : 1;

@@ -15,13 +15,13 @@ namespace buzz {
 template <class T>
 constexpr int type_code = 0;
 template <>
-constexpr int type_code<float> = 1;
+inline constexpr int type_code<float> = 1;
 template <>
-constexpr int type_code<Eigen::half> = 2;
+inline constexpr int type_code<Eigen::half> = 2;
 template <>
-constexpr int type_code<Eigen::bfloat16> = 3;
+inline constexpr int type_code<Eigen::bfloat16> = 3;
 template <>
-constexpr int type_code<std::int8_t> = 4;
+inline constexpr int type_code<std::int8_t> = 4;
 
 template <class T>
 constexpr bool has_scale = std::is_same<T, std::int8_t>::value;
@@ -63,13 +63,13 @@ inline float quantise_row(const float* from, int count, std::int8_t* to) {
   }
   const float scale = largest / 127;
   // A subnormal scale has too few bits to divide by; such a row is as good as zero.
-  if (!(scale >= std::numeric_limits<float>::min())) {
+  if (!(scale >= (std::numeric_limits<float>::min)())) {
     std::fill_n(to, count, std::int8_t{0});
     return 0;
   }
   const float inverse = 1 / scale;
   for (int i = 0; i < count; ++i)
-    to[i] = static_cast<std::int8_t>(std::min(127.f, std::max(-127.f, std::nearbyint(from[i] * inverse))));
+    to[i] = static_cast<std::int8_t>((std::min)(127.f, (std::max)(-127.f, std::nearbyint(from[i] * inverse))));
   return scale;
 }
 

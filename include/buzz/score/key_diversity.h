@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "buzz/keep.h"
+#include "buzz/packet.h"
 
 namespace buzz {
 
@@ -40,7 +41,7 @@ class KeyDiversity {
     double mean_norm = 0;
     std::fill_n(out, count, 0.f);
     for (int d = 0; d < dim; d += block) {
-      const int n = std::min(block, dim - d);
+      const int n = (std::min)(block, dim - d);
       double mean[block] = {};
       for (int r = 0; r < all; ++r)
         for (int j = 0; j < n; ++j) mean[j] += value(r, d + j);

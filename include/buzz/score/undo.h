@@ -20,7 +20,7 @@ class UndoLog {
   int max_rollback() const { return static_cast<int>(labels_.size()); }
   /// Rollback can go back to this next_position and no further.
   int floor() const { return floor_; }
-  void raise_floor(int position) { floor_ = std::max(floor_, position); }
+  void raise_floor(int position) { floor_ = (std::max)(floor_, position); }
 
   /// The token at `position` is about to be observed: keeps score's rows of every head.
   template <class Score>

@@ -63,7 +63,7 @@ class Segments {
   static long long bound(const Options& o, int max_chunk) {
     const long long once = static_cast<long long>(o.threshold) + max_chunk;
     if (o.passes == Passes::until_bounded) return once;
-    return std::max(once, 2LL * (max_chunk + 1LL));  // the fixed point of rows / 2 + 1 + max_chunk
+    return (std::max)(once, 2LL * (max_chunk + 1LL));  // the fixed point of rows / 2 + 1 + max_chunk
   }
   /// Most rows between sink and window that may be pinned, so that passes still come to an end.
   static int room(const Options& o, int max_chunk) {
