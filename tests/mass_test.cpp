@@ -213,11 +213,11 @@ TEST(MeanMass, CountsTheTokensSinceTheRowsOwnThroughEvictions) {
   observe(p, {8, 0, 0, 0, 0, 4, 0});
   p.select();  // leaves positions 0 and 5
   p.append(5);
-  observe(p, {0, 0, 0, 0, 0, 1, 0});  // 12 tokens so far; position 10 is row 5
+  observe(p, {0, 0, 3.5f, 0, 0, 0, 0});  // 12 tokens so far; row 2 is position 7
   p.select();
-  // 8 / 12, 4 / 7 and 1 / 2.
-  EXPECT_EQ(positions(p), (std::vector<int>{0, 5}));
-  EXPECT_EQ(scores(p), (Values{8, 4})) << "what is kept is the sum";
+  // 8 / 12 and 3.5 / 5 are more than 4 / 7.
+  EXPECT_EQ(positions(p), (std::vector<int>{0, 7}));
+  EXPECT_EQ(scores(p), (Values{8, 3.5f})) << "what is kept is the sum";
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ class Comparison {
       if (types == 1) call<In, In, In>(n);
       if (types == 2) call<In, float, float>(n);
     }
+    compare_rows(0);
   }
 
  private:
@@ -115,8 +116,7 @@ class Comparison {
     if (o_.score == Score::mass && n > 0) oracle_.observe();
     compare_scores();
 
-    evict();
-    compare_rows(0);
+    compare_rows(evict() ? 0 : oracle_.rows());
     compare_scores();
     compare_twins(out, whole_out);
   }
@@ -185,6 +185,7 @@ class Comparison {
 
   Vector vector(const T* row, double scale) const {
     Vector result;
+    result.reserve(static_cast<std::size_t>(o_.head_dim));
     for (int d = 0; d < o_.head_dim; ++d) result.push_back(scale * number(row[d]));
     return result;
   }
@@ -238,7 +239,7 @@ class Comparison {
     }
   }
 
-  void evict() {
+  bool evict() {
     const bool due = oracle_.due();
     std::vector<std::vector<double>> worth;
     std::vector<Cache::Choice> choices;
@@ -247,7 +248,7 @@ class Comparison {
       choices.push_back(oracle_.choose(h, worth.back()));
     }
     expect(steps_.evict() == due, "whether an eviction is due");
-    if (!due) return;
+    if (!due) return false;
     ++statistics_->evictions;
     ++statistics_->evictions_of[static_cast<int>(c_.kind)];
     statistics_->repeated_passes += choices[0].passes > 1;
@@ -257,6 +258,7 @@ class Comparison {
                            &choices[static_cast<std::size_t>(h)]);
     statistics_->near_ties += !exact;
     oracle_.evict(choices);
+    return true;
   }
 
   /// The rows, as they were, that the library kept: known by their positions.

@@ -139,7 +139,7 @@ inline void draw_attention(Random& r, Config* c) {
 inline void draw_calls(Random& r, Config* c) {
   c->max_chunk = r.one_in(3) ? 1 : r.in(2, 24);
   const int work = c->oracle.query_heads * c->oracle.head_dim;
-  const int most = c->kind == Kind::full || work > 512 ? 32 : work > 128 ? 64 : 96;
+  const int most = c->kind == Kind::full || work > 384 ? 24 : work > 96 ? 48 : 80;
   int left = r.one_in(20) ? r.in(0, 1) : r.in(2, most);
   const bool decode = r.one_in(3);
   if (decode && left > 0) c->calls.push_back(std::min(left, c->max_chunk));

@@ -191,6 +191,9 @@ class Twin {
   int evictions() const { return evictions_; }
   int near_ties() const { return near_ties_; }
 
+  /// Goes on with another text.
+  void say(std::uint64_t seed) { text_ = Text(seed); }
+
   /// One call of n tokens.
   void call(int n) {
     const int first = cache_.next_position(), dim = c_.oracle.head_dim;
@@ -206,8 +209,8 @@ class Twin {
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
     cache_.observe();
     if (c_.oracle.score == Score::mass) life_.observe();
-    compare();
-    evict();
+    compare_scores();
+    evict();  // and compare all rows
   }
 
   /// The user's own scores, few of them, so that many tie.

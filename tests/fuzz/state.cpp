@@ -96,18 +96,30 @@ void try_to_load(Cache& cache, const std::string& file) {
     require(bytes_of(cache) == before, "a refused file changed something");
 }
 
-/// A cache that has been somewhere, so that it has something to lose.
+/// A good file of a cache that has seen a few tokens, with some of its bytes replaced; else the input itself.
+template <class Cache>
+std::string damaged(Cache cache, fuzz::Bytes& in) {
+  if (in.one_in(2)) return {reinterpret_cast<const char*>(in.data()), in.size()};
+  for (int tokens = in.in(0, 20); tokens > 0; --tokens) decode(cache);
+  if (in.one_in(2)) fuzz::refuses([&] { cache.pin(in.in(0, 22), in.in(1, 3)); });
+  std::string file = bytes_of(cache);
+  while (!in.done()) {
+    const int at = in.word();
+    file[static_cast<std::size_t>(at) % file.size()] = static_cast<char>(in.byte());
+  }
+  return file;
+}
+
 template <class T, class P>
-void try_both(const buzz::Shape& shape, const typename P::Options& options, const buzz::Rope& rope,
-              const std::string& file) {
-  buzz::BuzzCache<T, P> cache(shape, options, rope);
-  for (int i = 0; i < 3; ++i) decode(cache);
+void try_cache(buzz::BuzzCache<T, P> cache, fuzz::Bytes& in) {
+  const std::string file = damaged(cache.fork(), in);
+  for (int i = 0; i < 3; ++i) decode(cache);  // so that it has something to lose
   try_to_load(cache, file);
   try_to_load(cache, checked(file));
 }
 
-void try_model(const buzz::Shape& shape, const buzz::Options& options, const std::string& file) {
-  buzz::ModelCache<float> model(shape, {options, options});
+void try_model(buzz::ModelCache<float> model, fuzz::Bytes& in) {
+  const std::string file(reinterpret_cast<const char*>(in.data()), in.size());
   decode(model.layer(1));
   const std::string before = bytes_of(model);
   if (!load(model, checked(file))) return require(bytes_of(model) == before, "a refused file changed a layer");
@@ -118,8 +130,6 @@ void try_model(const buzz::Shape& shape, const buzz::Options& options, const std
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::Bytes in(data, size);
-  const int which = in.in(0, 3);
-  const std::string file(reinterpret_cast<const char*>(in.data()), in.size());
   buzz::Rope compact{10000};
   compact.positions = buzz::Positions::compact;
   buzz::Options bees;
@@ -130,9 +140,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   buzz::HeavyHitter::Options heavy;
   heavy.window = 2;
   heavy.heavy = 3;
-  if (which == 0) try_both<float, buzz::Beehive>({2, 2, 2, 2}, bees, compact, file);
-  if (which == 1) try_both<std::int8_t, buzz::HeavyHitter>({2, 2, 2, 1}, heavy, {}, file);
-  if (which == 2) try_both<Eigen::half, buzz::Strided>({1, 1, 1, 3}, {}, {}, file);
-  if (which == 3) try_model({1, 1, 1, 1}, bees, file);
+  buzz::Strided::Options strided;
+  strided.window = 3;
+  strided.threshold = 6;
+  switch (in.in(0, 3)) {
+    case 0:
+      try_cache(buzz::BuzzCache<float>({2, 2, 2, 2}, bees, compact), in);
+      break;
+    case 1:
+      try_cache(buzz::BuzzCache<std::int8_t, buzz::HeavyHitter>({2, 2, 2, 1}, heavy), in);
+      break;
+    case 2:
+      try_cache(buzz::BuzzCache<Eigen::half, buzz::Strided>({1, 1, 1, 3}, strided), in);
+      break;
+    default:
+      try_model(buzz::ModelCache<float>({1, 1, 1, 1}, {bees, bees}), in);
+  }
   return 0;
 }

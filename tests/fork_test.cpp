@@ -1,0 +1,206 @@
+// A fork is a deep copy, whose cost is in its name; after it the two live apart.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <type_traits>
+
+#include "buzz/model_cache.h"
+#include "oracle_twin.h"
+
+namespace {
+
+using oracle::bytes_of;
+using oracle::Config;
+using oracle::Kind;
+using oracle::small;
+using oracle::Text;
+using oracle::Twin;
+
+static_assert(!std::is_copy_constructible<buzz::BuzzCache<float>>::value, "copying is called fork");
+static_assert(!std::is_copy_assignable<buzz::BuzzCache<float>>::value, "");
+static_assert(!std::is_copy_constructible<buzz::ModelCache<float>>::value, "");
+static_assert(std::is_nothrow_move_constructible<buzz::BuzzCache<float>>::value, "a vector of sequences may grow");
+
+buzz::Rope compact() {
+  buzz::Rope rope{10000.0};
+  rope.positions = buzz::Positions::compact;
+  return rope;
+}
+
+template <class T, class P>
+buzz::BuzzCache<T, P> cache_of(const Config& c) {
+  buzz::Shape shape = library_shape(c);
+  shape.max_rollback = 4;
+  return buzz::BuzzCache<T, P>(shape, oracle::library_options<P>(c), compact());
+}
+
+/// Forks at `tokens`; both go on, one token of this, one of that, through evictions of their own.
+template <class T, class P>
+void lives_apart(const Config& c, int tokens) {
+  auto original = cache_of<T, P>(c), alone = cache_of<T, P>(c), other_alone = cache_of<T, P>(c);
+  original.pin(3, 2);
+  alone.pin(3, 2);
+  other_alone.pin(3, 2);
+  const Text text(1), other(2);
+  for (auto* cache : {&original, &alone, &other_alone})
+    while (cache->next_position() < tokens) feed(*cache, text, 1);
+  auto fork = original.fork();
+  EXPECT_EQ(fork.bytes(), original.bytes());
+  ASSERT_EQ(bytes_of(fork), bytes_of(original));
+  fork.unpin(3, 1);
+  other_alone.unpin(3, 1);
+  for (int turn = 0; turn < 30; ++turn) {
+    const int n = 1 + turn % 4;
+    const std::vector<float> expected = feed(alone, text, n), other_expected = feed(other_alone, other, n);
+    ASSERT_EQ(feed(original, text, n), expected) << turn;
+    ASSERT_EQ(feed(fork, other, n), other_expected) << turn;
+    ASSERT_EQ(bytes_of(original), bytes_of(alone)) << turn;
+    ASSERT_EQ(bytes_of(fork), bytes_of(other_alone)) << turn;
+  }
+}
+
+TEST(Fork, AndItsOriginalLiveApartInEveryPolicy) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
+    for (int tokens : {0, 10, 26, 27, 90}) lives_apart<float, typename decltype(policy)::type>(small(kind), tokens);
+  });
+}
+
+TEST(Fork, AndItsOriginalLiveApartInEveryType) {
+  lives_apart<Eigen::half, buzz::Beehive>(small(Kind::beehive), 60);
+  lives_apart<Eigen::bfloat16, buzz::Beehive>(small(Kind::beehive), 60);
+  lives_apart<std::int8_t, buzz::Beehive>(small(Kind::beehive), 60);
+}
+
+TEST(Fork, OutlivesItsOriginal) {
+  auto original = std::make_unique<buzz::BuzzCache<float>>(cache_of<float, buzz::Beehive>(small(Kind::beehive)));
+  auto alone = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  feed(*original, Text(), 8);
+  feed(alone, Text(), 8);
+  auto fork = original->fork();
+  original.reset();
+  for (int i = 0; i < 30; ++i) ASSERT_EQ(feed(fork, Text(), 3), feed(alone, Text(), 3));
+  EXPECT_EQ(bytes_of(fork), bytes_of(alone));
+}
+
+TEST(Fork, OfAForkOfAFork) {
+  std::vector<buzz::BuzzCache<float>> branches;
+  branches.push_back(cache_of<float, buzz::Beehive>(small(Kind::beehive)));
+  for (std::uint64_t i = 1; i < 10; ++i) {
+    feed(branches.back(), Text(i), 8);
+    branches.push_back(branches.back().fork());
+  }
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    auto alone = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+    for (std::uint64_t j = 1; j <= std::min<std::size_t>(i + 1, 9); ++j) feed(alone, Text(j), 8);
+    EXPECT_EQ(bytes_of(branches[i]), bytes_of(alone)) << i;
+  }
+}
+
+TEST(Fork, TakesBackWhatItsOriginalCouldTakeBack) {
+  auto original = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  feed(original, Text(), 5);
+  const std::string before = bytes_of(original);
+  feed(original, Text(), 3);
+  auto fork = original.fork();
+  fork.rollback(3);
+  EXPECT_EQ(bytes_of(fork), before);
+  EXPECT_EQ(original.rows(), 8);
+  original.rollback(3);
+  EXPECT_EQ(bytes_of(original), before);
+}
+
+TEST(Fork, ResetsApart) {
+  auto original = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  for (int i = 0; i < 20; ++i) feed(original, Text(), 4);
+  auto fork = original.fork();
+  const std::string before = bytes_of(original);
+  fork.reset();
+  EXPECT_EQ(bytes_of(original), before);
+  original.reset();
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(feed(original, Text(), 4), feed(fork, Text(), 4)) << "both as new";
+}
+
+TEST(Fork, BetweenTheStepsOfACallGoesOnWithThem) {
+  const Config c = small(Kind::beehive);
+  auto original = cache_of<float, buzz::Beehive>(c);
+  feed(original, Text(), 5);
+  const std::vector<float> q(32, 0.5f), k(16, 0.25f);
+  std::vector<float> out(32);
+  original.append(buzz::view(k, 1, 2, 8), buzz::view(k, 1, 2, 8));
+  original.attend(buzz::view(q, 1, 4, 8), buzz::view(out, 1, 4, 8));
+  auto fork = original.fork();
+  const std::string before = bytes_of(fork);
+  original.observe();
+  EXPECT_EQ(bytes_of(fork), before);
+  fork.observe();
+  EXPECT_EQ(bytes_of(fork), bytes_of(original));
+  EXPECT_NE(bytes_of(fork), before);
+}
+
+TEST(Fork, AndItsOriginalAreBothTheOracles) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    const Config c = small(Kind::beehive, seed);
+    Twin<float, buzz::Beehive> one(c, compact(), 4);
+    while (one.cache().next_position() < 60) one.call(5);
+    Twin<float, buzz::Beehive> two = one.fork();
+    two.say(seed + 100);
+    for (int turn = 0; turn < 30; ++turn) {
+      ASSERT_NO_THROW(one.call(1 + turn % 6));
+      ASSERT_NO_THROW(two.call(1 + turn % 5));
+    }
+    EXPECT_GT(one.evictions(), 8);
+    EXPECT_GT(two.evictions(), 8);
+  }
+}
+
+TEST(ForkOfAPolicy, LivesApart) {
+  buzz::Beehive::Options o;
+  o.window = 4;
+  o.threshold = 8;
+  buzz::Beehive original(o, 1, 4);
+  const std::vector<float> ones(40, 1.f);
+  const auto step = [&](buzz::Beehive& p, float weight) {
+    p.append(4);
+    std::vector<float> mass(ones.begin(), ones.begin() + p.rows());
+    for (std::size_t i = 0; i < mass.size(); i += 3) mass[i] = weight;
+    p.observe_mass(buzz::view(mass, 1, 1, p.rows()));
+    p.select();
+  };
+  for (int i = 0; i < 5; ++i) step(original, 2);
+  buzz::Beehive fork = original.fork(), twin = original.fork();
+  for (int i = 0; i < 9; ++i) {
+    step(original, 3);
+    step(fork, 0);
+    step(twin, 3);
+  }
+  const auto positions = [](const buzz::Beehive& p) {
+    return std::vector<int>(p.positions(0).begin(), p.positions(0).end());
+  };
+  EXPECT_EQ(positions(original), positions(twin));
+  EXPECT_NE(positions(original), positions(fork));
+}
+
+TEST(ForkOfAModel, LivesApart) {
+  buzz::Options wide, tight;
+  tight.window = 6;
+  tight.threshold = 9;
+  wide.window = 20;
+  buzz::ModelCache<float> original({2, 1, 4, 4}, {wide, tight}, compact());
+  const auto step = [](buzz::ModelCache<float>& model, const Text& text) {
+    for (int i = 0; i < model.layers(); ++i) feed(model.layer(i), text, 3);
+  };
+  for (int i = 0; i < 10; ++i) step(original, Text(1));
+  buzz::ModelCache<float> fork = original.fork(), twin = original.fork();
+  EXPECT_EQ(fork.bytes(), original.bytes());
+  for (int i = 0; i < 20; ++i) {
+    step(original, Text(1));
+    step(fork, Text(2));
+    step(twin, Text(1));
+  }
+  EXPECT_EQ(bytes_of(original), bytes_of(twin));
+  EXPECT_NE(bytes_of(original), bytes_of(fork));
+}
+
+}  // namespace

@@ -1,1 +1,0 @@
-// Nothing: the target that this file belongs to holds the precompiled header of the tests.

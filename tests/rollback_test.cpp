@@ -1,0 +1,264 @@
+// Rows taken back, as speculative decoding does: the cache is then, bit for bit, what it was before them.
+
+#include <gtest/gtest.h>
+
+#include "buzz/model_cache.h"
+#include "oracle_twin.h"
+
+namespace {
+
+using buzz::Rope;
+using oracle::bytes_of;
+using oracle::Config;
+using oracle::Kind;
+using oracle::refused;
+using oracle::small;
+using oracle::Text;
+using oracle::Twin;
+
+constexpr int kMost = 8;  // two more than the window
+
+template <class T, class P>
+buzz::BuzzCache<T, P> cache_of(const Config& c, const Rope& rope = {}) {
+  buzz::Shape shape = library_shape(c);
+  shape.max_rollback = kMost;
+  return buzz::BuzzCache<T, P>(shape, oracle::library_options<P>(c), rope);
+}
+
+Rope compact() {
+  Rope rope{10000.0};
+  rope.positions = buzz::Positions::compact;
+  return rope;
+}
+
+/// Decodes tokens one by one, and at each takes back 1 to kMost of them and does them again. Says how often it could.
+template <class T, class P>
+int takes_back_and_redoes(const Config& c, const Rope& rope) {
+  auto cache = cache_of<T, P>(c, rope);
+  const Text text(c.seed);
+  std::vector<std::string> before = {bytes_of(cache)};  // at each next_position
+  std::vector<std::vector<float>> outputs;
+  int evicted_at = 0, done = 0;
+  while (cache.next_position() < 80) {
+    const int rows = cache.rows();
+    outputs.push_back(feed(cache, text, 1));
+    before.push_back(bytes_of(cache));
+    const int now = cache.next_position();
+    if (cache.rows() <= rows) evicted_at = now;
+    for (int n = 1; n <= kMost + 1; ++n) {
+      const bool can = n <= kMost && now - n >= evicted_at;
+      if (cache.can_rollback(n) != can) ADD_FAILURE() << "can_rollback(" << n << ") at " << now;
+      if (!can) {
+        EXPECT_EQ(refused([&] { cache.rollback(n); }), "rollback");
+        EXPECT_EQ(bytes_of(cache), before.back());
+        continue;
+      }
+      ++done;
+      cache.rollback(n);
+      EXPECT_EQ(bytes_of(cache), before[static_cast<std::size_t>(now - n)]) << n << " taken back at " << now;
+      for (int p = now - n; p < now; ++p) {
+        EXPECT_EQ(feed(cache, text, 1), outputs[static_cast<std::size_t>(p)]) << "token " << p;
+        EXPECT_EQ(bytes_of(cache), before[static_cast<std::size_t>(p + 1)]) << "after token " << p;
+      }
+    }
+    if (::testing::Test::HasFailure()) return done;
+  }
+  return done;
+}
+
+TEST(Rollback, AndRedoIsBitEqualInEveryPolicyAndMode) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    using P = typename decltype(policy)::type;
+    SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
+    for (const Rope& rope : {Rope{}, Rope{10000.0}, compact()})
+      EXPECT_GT((takes_back_and_redoes<float, P>(small(kind), rope)), 100);
+  });
+}
+
+TEST(Rollback, AndRedoIsBitEqualInEveryType) {
+  for (const Rope& rope : {Rope{10000.0}, compact()}) {
+    EXPECT_GT((takes_back_and_redoes<Eigen::half, buzz::Beehive>(small(Kind::beehive), rope)), 100);
+    EXPECT_GT((takes_back_and_redoes<Eigen::bfloat16, buzz::Beehive>(small(Kind::beehive), rope)), 100);
+    EXPECT_GT((takes_back_and_redoes<std::int8_t, buzz::Beehive>(small(Kind::beehive), rope)), 100);
+  }
+}
+
+TEST(Rollback, AndRedoIsBitEqualInEveryMassAndHive) {
+  for (auto mass : {oracle::Mass::accumulated, oracle::Mass::mean, oracle::Mass::latest})
+    for (auto hive : {oracle::Hive::first, oracle::Hive::heaviest, oracle::Hive::together}) {
+      Config c = small(Kind::beehive);
+      c.oracle.mass = mass;
+      c.oracle.hive = hive;
+      SCOPED_TRACE(describe(c));
+      EXPECT_GT((takes_back_and_redoes<float, buzz::Beehive>(c, compact())), 100);
+    }
+}
+
+/// A call of six tokens, of which four are taken back, is a call of two.
+template <class T, class P>
+void takes_part_of_a_call_back(const Config& c, const Rope& rope) {
+  int done = 0;
+  for (int past : {0, 3, 7, 19, 40, 43}) {
+    auto one = cache_of<T, P>(c, rope), two = cache_of<T, P>(c, rope);
+    const Text text(c.seed);
+    for (auto* cache : {&one, &two})
+      while (cache->next_position() < past) feed(*cache, text, 1);
+    feed(one, text, 6);
+    if (!one.can_rollback(4)) continue;  // it evicted
+    ++done;
+    one.rollback(4);
+    feed(two, text, 2);
+    EXPECT_EQ(bytes_of(one), bytes_of(two)) << past;
+    EXPECT_EQ(feed(one, text, 4), feed(two, text, 4)) << "and they go on alike";
+    EXPECT_EQ(bytes_of(one), bytes_of(two)) << past;
+  }
+  EXPECT_GE(done, 3);
+}
+
+TEST(Rollback, OfPartOfACallIsBitEqualToAShorterCall) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    using P = typename decltype(policy)::type;
+    SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
+    takes_part_of_a_call_back<float, P>(small(kind), compact());
+  });
+  takes_part_of_a_call_back<Eigen::half, buzz::Beehive>(small(Kind::beehive), Rope{10000.0});
+  takes_part_of_a_call_back<std::int8_t, buzz::Beehive>(small(Kind::beehive), Rope{10000.0});
+  Config latest = small(Kind::beehive);
+  latest.oracle.mass = oracle::Mass::latest;
+  takes_part_of_a_call_back<float, buzz::Beehive>(latest, Rope{10000.0});
+}
+
+/// Draft tokens come in calls, some are taken back, other tokens follow: as the oracle has it.
+template <class P>
+void speculates(const Config& c, const Rope& rope) {
+  Twin<float, P> twin(c, rope, kMost);
+  oracle::Random random(c.seed);
+  int taken_back = 0;
+  for (int turn = 0; twin.cache().next_position() < 200; ++turn) {
+    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value)
+      if (random.one_in(2)) twin.give();
+    twin.say(static_cast<std::uint64_t>(turn));
+    ASSERT_NO_THROW(twin.call(random.in(1, c.max_chunk)));
+    const int n = random.in(0, kMost);
+    if (!twin.cache().can_rollback(n)) continue;
+    ASSERT_NO_THROW(twin.rollback(n));
+    taken_back += n;
+  }
+  EXPECT_GT(taken_back, 30);
+  EXPECT_GE(twin.evictions(), c.kind == Kind::full ? 0 : 8);
+}
+
+TEST(Rollback, FollowedByOtherTokensIsTheOracles) {
+  oracle::with_every_policy([](auto policy, Kind kind) {
+    using P = typename decltype(policy)::type;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      Config c = small(kind, seed);
+      c.oracle.mass = seed == 1 ? oracle::Mass::accumulated : seed == 2 ? oracle::Mass::mean : oracle::Mass::latest;
+      SCOPED_TRACE(describe(c));
+      speculates<P>(c, seed == 1 ? compact() : Rope{10000.0});
+    }
+  });
+}
+
+TEST(Rollback, OfNothingIsNothing) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  feed(cache, Text(), 5);
+  const std::string before = bytes_of(cache);
+  cache.rollback(0);
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
+TEST(Rollback, OfAllIsEmpty) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive)), empty = cache.fork();
+  feed(cache, Text(), 8);
+  cache.rollback(8);
+  EXPECT_EQ(bytes_of(cache), bytes_of(empty));
+}
+
+TEST(Rollback, OfMoreThanThereIsOrNegativeIsRefused) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  feed(cache, Text(), 5);
+  const std::string before = bytes_of(cache);
+  for (int n : {-1, -1000000, 6, 9, 1000000}) {
+    EXPECT_FALSE(cache.can_rollback(n));
+    EXPECT_EQ(refused([&] { cache.rollback(n); }), "rollback") << n;
+  }
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
+TEST(Rollback, PastAnEvictionIsRefused) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  while (cache.regions().hive == 0) feed(cache, Text(), 1);
+  EXPECT_TRUE(cache.can_rollback(0));
+  EXPECT_FALSE(cache.can_rollback(1)) << "the newest token's call evicted";
+  feed(cache, Text(), 3);
+  EXPECT_TRUE(cache.can_rollback(3));
+  const std::string before = bytes_of(cache);
+  EXPECT_EQ(refused([&] { cache.rollback(4); }), "rollback");
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
+TEST(Rollback, HasToBeAskedForAtFirst) {
+  const Config c = small(Kind::beehive);
+  buzz::BuzzCache<float> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c));
+  feed(cache, Text(), 5);
+  EXPECT_TRUE(cache.can_rollback(0));
+  EXPECT_FALSE(cache.can_rollback(1));
+  EXPECT_EQ(refused([&] { cache.rollback(1); }), "rollback");
+}
+
+TEST(Rollback, DoesNotReachBehindALoad) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  feed(cache, Text(), 5);
+  std::istringstream file(bytes_of(cache));
+  cache.load(file);
+  EXPECT_FALSE(cache.can_rollback(1));
+  feed(cache, Text(), 2);
+  EXPECT_TRUE(cache.can_rollback(2));
+  EXPECT_FALSE(cache.can_rollback(3));
+}
+
+TEST(Rollback, DoesNotReachBehindAReset) {
+  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  while (cache.next_position() < 60) feed(cache, Text(), 1);
+  cache.reset();
+  EXPECT_FALSE(cache.can_rollback(1));
+  feed(cache, Text(), 4);
+  EXPECT_TRUE(cache.can_rollback(4));
+}
+
+TEST(Rollback, ForgetsAnAttendThatWasNotObserved) {
+  const Config c = small(Kind::beehive);
+  auto cache = cache_of<float, buzz::Beehive>(c);
+  feed(cache, Text(), 5);
+  const std::string before = bytes_of(cache);
+  const std::vector<float> q(2 * 32, 1.f), k(2 * 16, 1.f);
+  std::vector<float> out(2 * 32);
+  cache.append(buzz::view(k, 2, 2, 8), buzz::view(k, 2, 2, 8));
+  cache.attend(buzz::view(q, 2, 4, 8), buzz::view(out, 2, 4, 8));
+  cache.rollback(2);
+  cache.observe();
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
+TEST(RollbackOfAModel, IsInAllLayersOrInNone) {
+  buzz::Options roomy, tight;
+  tight.threshold = 3;
+  tight.window = 4;
+  buzz::ModelCache<float> model({1, 1, 4, 1, 4}, {roomy, tight});
+  const auto step = [&] {
+    for (int i = 0; i < 2; ++i) feed(model.layer(i), Text(), 1);
+  };
+  while (model.layer(1).regions().hive == 0) step();
+  EXPECT_TRUE(model.layer(0).can_rollback(1));
+  EXPECT_FALSE(model.can_rollback(1)) << "the second layer has evicted";
+  const std::string before = bytes_of(model);
+  EXPECT_EQ(refused([&] { model.rollback(1); }), "rollback");
+  EXPECT_EQ(bytes_of(model), before);
+  step();
+  EXPECT_TRUE(model.can_rollback(1));
+  model.rollback(1);
+  EXPECT_EQ(bytes_of(model), before);
+}
+
+}  // namespace
