@@ -14,17 +14,24 @@ namespace buzz {
 template <class Cache>
 void save_file(const Cache& cache, const std::string& path) {
   const std::string temporary = path + ".tmp";
+  // Half a file is of no use to anybody.
+  struct Remover {
+    const std::string& name;
+    bool armed;
+    ~Remover() {
+      if (armed) std::remove(name.c_str());
+    }
+  } remover{temporary, false};
   {
     std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
     if (!out) fail("path", temporary, "a file that can be written");
+    remover.armed = true;
     cache.save(out);
     out.close();
     if (!out) fail("path", temporary, "a file with room for the cache");
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    fail("path", path, "a place that a file can be renamed to");
-  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) fail("path", path, "a place that a file can be renamed to");
+  remover.armed = false;
 }
 
 /// Loads a cache (anything with load(std::istream&)). Errors: no such file, and what load() refuses; the cache is

@@ -200,7 +200,7 @@ class Policy {
     next_ -= tokens;
     if constexpr (Score::remembers) undo_.restore(next_, score_, rows_);
     observed_ = (std::min)(observed_, next_);
-    if (!pins_.empty()) pins_ = pins_.without(next_, (std::numeric_limits<std::int32_t>::max)() - next_);
+    if (!pins_.empty()) pins_ = pins_.without(next_, tokens);
   }
 
   void check_rollback(int tokens) const {
@@ -252,7 +252,7 @@ class Policy {
     Score::archive(a, self.options_);
     Select::archive(a, self.options_);
     a.number("rows", self.rows_, 0, self.capacity_);
-    a.number("hive", self.hive_, 0, self.rows_ - (std::min)(self.rows_, self.options_.sink));
+    a.number("hive", self.hive_, 0, (std::max)(0, self.rows_ - self.options_.sink - self.options_.window));
     a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
     for (int h = 0; h < self.heads_; ++h) {
       a.array(self.position_row(h), static_cast<std::size_t>(self.rows_));
@@ -269,6 +269,7 @@ class Policy {
       for (int r = 0; r < rows_; ++r)
         require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
     require_range("pinned rows", pins_.count_from(options_.sink), 0, Select::room(options_, max_chunk_));
+    for (const Pins::Range& r : pins_.ranges()) check_pin(r.first, r.count);
     observed_ = next_;
     undo_.clear(next_);
   }
@@ -306,12 +307,12 @@ class Policy {
       for (int h = 0; h < heads_; ++h) std::iota(keep_.list(h), keep_.list(h) + rows_, 0);
       return keep_;
     }
-    int middle = 0, forgotten = 0;
+    int middle = 0, forgotten = -1;
     for (int h = 0; h < heads_; ++h) {
       score_.worth(h, r.sink, r.middle(), position_row(h), next_, rows, worth_.data());
       std::int32_t* kept = keep_.list(h);
       std::iota(kept, kept + r.sink, 0);
-      middle = pins_.empty() ? thin(r.hive, r.fresh, 0, kept + r.sink, &forgotten)
+      middle = pins_.empty() ? thin(r.hive, r.fresh, 0, 0, kept + r.sink, &forgotten)
                              : thin_around_pins(h, r, kept + r.sink, &forgotten);
       for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
       std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
@@ -319,26 +320,31 @@ class Policy {
     keep_.begin(rows_, r.sink + middle + r.window);
     for (int h = 0; h < heads_; ++h) compact(keep_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
     score_.compact(keep_);
-    if (forgotten > 0) score_.forget(r.sink + forgotten);
+    if (forgotten >= 0) score_.forget(r.sink + forgotten);
     rows_ = keep_.size();
     hive_ = middle;
     undo_.clear(next_);
     return keep_;
   }
 
-  /// Passes over worth_[0, hive + fresh) until the budget holds, `pinned` more rows counted; writes the indices kept,
-  /// ascending, and returns how many. `forgotten`: how many of the first were kept unread.
-  int thin(int hive, int fresh, int pinned, std::int32_t* kept, int* forgotten) {
-    *forgotten = select_.forgotten(hive);
+  /// Passes over worth_[0, hive + fresh) until the budget holds, with `pinned` more rows counted, `pinned_hive` of them
+  /// in the hive; writes the indices kept, ascending, and returns how many. `forgotten`: how many rows, pinned ones
+  /// too, were kept unread at the beginning; -1: scores are read again.
+  int thin(int hive, int fresh, int pinned_hive, int pinned, std::int32_t* kept, int* forgotten) {
+    int unread = select_.forgotten(hive);
     int count = select_.pass(worth_.data(), hive, fresh, pinned, kept);
+    const std::int32_t* last = kept;  // the last pass's picks, of what the pass before it left
     while (select_.again(count + pinned)) {
       // In place: picks ascend, so that index i is read before anything is written past it.
-      for (int i = 0; i < count; ++i) worth_[static_cast<std::size_t>(i)] = worth_[static_cast<std::size_t>(kept[i])];
-      *forgotten = select_.forgotten(count);
+      for (int i = 0; i < count; ++i) worth_[static_cast<std::size_t>(i)] = worth_[static_cast<std::size_t>(last[i])];
+      unread = select_.forgotten(count);
+      pinned_hive = pinned;
       const int fewer = select_.pass(worth_.data(), count, 0, pinned, picks_.data());
       for (int i = 0; i < fewer; ++i) kept[i] = kept[picks_[static_cast<std::size_t>(i)]];
       count = fewer;
+      last = picks_.data();
     }
+    *forgotten = unread < 0 ? -1 : unread + pinned_hive;
     return count;
   }
 
@@ -356,8 +362,7 @@ class Policy {
       free_[static_cast<std::size_t>(free++)] = i;
     }
     const int pinned = r.middle() - free;
-    const int count = thin(hive, free - hive, pinned, kept, forgotten);
-    *forgotten += *forgotten > 0 ? pinned_hive : 0;
+    const int count = thin(hive, free - hive, pinned_hive, pinned, kept, forgotten);
     for (int i = 0; i < count; ++i) kept[i] = free_[static_cast<std::size_t>(kept[i])];
     // Merge from the back, in place: pinned and kept rows, ascending.
     int end = count + pinned, k = count - 1;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include "buzz/error.h"
@@ -61,8 +62,10 @@ class View {
 /// A view of a container's values as [a, b, c]. Errors: a count that is not a * b * c.
 template <class Container>
 auto view(Container& values, int a, int b, int c) {
-  const long long expected = 1LL * a * b * c;
-  require_equal("view.count", static_cast<long long>(values.size()), expected, "shape[0] * shape[1] * shape[2]");
+  const long long rows = 1LL * a * b, count = static_cast<long long>(values.size());
+  if (c > 0 && rows > (std::numeric_limits<long long>::max)() / c)
+    fail("view.count", count, "shape[0] * shape[1] * shape[2], which is more than can be counted");
+  require_equal("view.count", count, rows * c, "shape[0] * shape[1] * shape[2]");
   return View<std::remove_pointer_t<decltype(values.data())>>(values.data(), a, b, c);
 }
 

@@ -31,11 +31,17 @@ class KeyDiversity {
   template <class Rows>
   void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) const {
     const auto& keys = rows.keys.values;
-    const auto value = [&](int row, int d) {
-      const float stored = kernels::to_float(keys.row(head, row)[d]);
-      return rows.keys.scales.empty() ? stored : stored * rows.keys.scales.row(0, head)[row];
+    const auto stored = [&](int row, int d) {
+      const double code_value = kernels::to_float(keys.row(head, row)[d]);
+      return rows.keys.scales.empty() ? code_value : code_value * rows.keys.scales.row(0, head)[row];
     };
     const int all = keys.shape(1), dim = keys.shape(2);
+    // Keys are measured by the largest of their head's values, so that no product overflows.
+    double largest = 0;
+    for (int r = 0; r < all; ++r)
+      for (int d = 0; d < dim; ++d) largest = (std::max)(largest, std::abs(stored(r, d)));
+    const double unit = largest == 0 ? 0 : 1 / largest;
+    const auto value = [&](int row, int d) { return stored(row, d) * unit; };
     // The mean is made and used in blocks of a cache line's elements, so that no buffer of head_dim is needed.
     constexpr int block = 16;
     double mean_norm = 0;
@@ -57,7 +63,7 @@ class KeyDiversity {
     }
     for (int i = 0; i < count; ++i) {
       double norm = 0;
-      for (int d = 0; d < dim; ++d) norm += double{value(begin + i, d)} * value(begin + i, d);
+      for (int d = 0; d < dim; ++d) norm += value(begin + i, d) * value(begin + i, d);
       const double length = std::sqrt(norm * mean_norm);
       out[i] = length == 0 ? 0.f : static_cast<float>(-out[i] / length);
     }

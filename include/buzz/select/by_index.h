@@ -27,7 +27,7 @@ class Nothing {
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(o.threshold) + max_chunk; }
   static int room(const Options& o, int) { return o.threshold; }
   bool again(int) const { return false; }
-  int forgotten(int) const { return 0; }
+  int forgotten(int) const { return -1; }
   int pass(const float*, int, int, int, std::int32_t*) const { return 0; }
 
  private:
@@ -55,7 +55,7 @@ class Everything {
   static long long bound(const Options& o, int) { return o.capacity; }
   static int room(const Options& o, int) { return o.capacity; }
   bool again(int) const { return false; }
-  int forgotten(int) const { return 0; }
+  int forgotten(int) const { return -1; }
   int pass(const float*, int hive, int fresh, int, std::int32_t* out) const {
     for (int i = 0; i < hive + fresh; ++i) out[i] = i;
     return hive + fresh;

@@ -71,8 +71,8 @@ class Segments {
     return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
   }
   bool again(int middle) const { return o_.passes == Passes::until_bounded && middle > o_.threshold; }
-  /// Rows of the hive that a pass keeps without reading their scores.
-  int forgotten(int hive) const { return o_.hive == HiveRule::first ? chunks(hive, hive_stride_) : 0; }
+  /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
+  int forgotten(int hive) const { return o_.hive == HiveRule::first ? chunks(hive, hive_stride_) : -1; }
 
   /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
   /// more): writes the kept indices, ascending, and returns how many.

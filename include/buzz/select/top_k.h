@@ -35,7 +35,7 @@ class TopK {
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(limit(o)) + max_chunk; }
   static int room(const Options& o, int) { return o.heavy; }
   bool again(int) const { return false; }
-  int forgotten(int) const { return 0; }
+  int forgotten(int) const { return -1; }
 
   /// The heaviest that still fit beside the pinned rows. O(hive + fresh) on average, and O(heavy log heavy) to put the
   /// kept rows in order.
