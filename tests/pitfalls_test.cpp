@@ -3,22 +3,18 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <set>
 
-#include "buzz/model_cache.h"
+#include "buzz/buzz_cache.h"
 #include "oracle_twin.h"
 
 namespace {
 
 using buzz::BuzzCache;
 using buzz::HiveRule;
-using buzz::Shape;
-using oracle::bytes_of;
 using oracle::Config;
 using oracle::feed;
 using oracle::Kind;
-using oracle::refused;
 using oracle::small;
 using oracle::Text;
 
@@ -172,182 +168,6 @@ TEST(Pitfall12, MeanAndLatestMassFollowTheAttention) {
         middle_after<buzz::HeavyHitter>(o, 200, [](int now, int position) { return (now < 100) == (position < 100); });
     ASSERT_EQ(middle.size(), 10u);
     EXPECT_GE(middle.front(), 100) << "what was heeded long ago is no longer worth its place";
-  }
-}
-
-// 24: an empty part gives NaN where it should give nothing.
-
-TEST(Pitfall24, AQueryThatSawNothingGivesNothing) {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  BuzzCache<float> cache({2, 1, 4, 4});
-  feed(cache, Text(), 4);
-  const std::string before = bytes_of(cache);
-  const std::vector<float> q = Text().queries(2, 2, 2, 4), no_part = {-inf, nan, -inf, -inf};
-  cache.observe(buzz::view(q, 2, 2, 4), buzz::view(no_part, 1, 2, 2));
-  EXPECT_EQ(bytes_of(cache), before);
-  std::vector<float> none;
-  cache.attend(buzz::view(none, 0, 2, 4), buzz::view(none, 0, 2, 4));
-  EXPECT_EQ(feed(cache, Text(), 0), none);
-  cache.observe();
-  EXPECT_EQ(bytes_of(cache), before);
-}
-
-// 25: flash attention gives no scores.
-
-/// The log-sum-exp of each query's logits over the rows that it sees, in double, for keys that nothing rotates.
-std::vector<float> log_sum_exp(const BuzzCache<float>& cache, const std::vector<float>& q, int tokens) {
-  const Shape& s = cache.shape();
-  std::vector<float> lse;
-  for (int t = 0; t < tokens; ++t)
-    for (int h = 0; h < s.query_heads; ++h) {
-      double sum = 0;
-      for (int r = 0; r <= cache.rows() - tokens + t; ++r) {
-        double logit = 0;
-        for (int d = 0; d < s.head_dim; ++d)
-          logit += double{q[static_cast<std::size_t>((t * s.query_heads + h) * s.head_dim + d)]} *
-                   double{cache.keys().row(h / s.group(), r)[d]};
-        sum += std::exp(logit / std::sqrt(s.head_dim));
-      }
-      lse.push_back(static_cast<float>(std::log(sum)));
-    }
-  return lse;
-}
-
-TEST(Pitfall25, ColumnSumsComeFromLogSumExpToo) {
-  for (int chunk : {1, 5, 40}) {
-    const Shape shape{6, 2, 8, chunk};
-    buzz::Options o;
-    o.window = 20;
-    o.threshold = 60;
-    BuzzCache<float> direct(shape, o), flash(shape, o);
-    int evictions = 0;
-    for (int turn = 0; turn < 400 / chunk; ++turn) {
-      const int first = direct.next_position();
-      const std::vector<float> q = Text(5, 2).queries(first, chunk, 6, 8), k = Text(5, 2).keys(first, chunk, 2, 8);
-      std::vector<float> out(q.size());
-      const auto kv = buzz::view(k, chunk, 2, 8);
-      const auto queries = buzz::view(q, chunk, 6, 8);
-      direct.append(kv, kv);
-      direct.attend(queries, buzz::view(out, chunk, 6, 8));
-      direct.observe();
-      flash.append(kv, kv);
-      const std::vector<float> lse = log_sum_exp(flash, q, chunk);
-      flash.observe(queries, buzz::view(lse, 1, chunk, 6));
-      for (int h : {0, 1})
-        for (int r = 0; r < direct.rows(); ++r)
-          ASSERT_NEAR(flash.scores(h)[r], direct.scores(h)[r], 1e-5 * (1 + double{direct.scores(h)[r]}));
-      // So that a near tie cannot part them, the second takes the first one's state where they evict.
-      evictions += direct.evict();
-      std::istringstream state(bytes_of(direct));
-      flash.load(state);
-    }
-    EXPECT_GT(evictions, 3);
-  }
-}
-
-// 27: heads that keep different rows free no memory, or are counted wrongly.
-
-template <class T>
-void counts_its_bytes(std::size_t per_row) {
-  const Shape shape{4, 2, 8, 5};
-  buzz::Options o;
-  o.sink = 1;
-  o.window = 3;
-  o.threshold = 9;
-  BuzzCache<T> cache(shape, o);
-  const std::size_t rows = 1 + 3 + 9 + 5, bytes = cache.bytes();
-  EXPECT_EQ(cache.memory().keys_and_values, 2 * 2 * rows * per_row + 8 * sizeof(float))
-      << "K and V, and a row to convert";
-  EXPECT_EQ(cache.memory().total(), bytes);
-  bool differ = false;
-  for (int turn = 0; turn < 40; ++turn) {
-    feed(cache, Text(1, 3), 5);
-    EXPECT_EQ(cache.bytes(), bytes);
-    EXPECT_EQ(cache.positions(0).size, cache.positions(1).size);
-    differ = differ || !std::equal(cache.positions(0).begin(), cache.positions(0).end(), cache.positions(1).begin());
-  }
-  EXPECT_TRUE(differ);
-}
-
-TEST(Pitfall27, BytesAreThoseOfAllRowsThatThereCanBe) {
-  counts_its_bytes<float>(8 * 4);
-  counts_its_bytes<Eigen::half>(8 * 2);
-  counts_its_bytes<Eigen::bfloat16>(8 * 2);
-  counts_its_bytes<std::int8_t>(8 + 4);
-}
-
-// 28: a budget is only where memory starts to grow from.
-
-TEST(Pitfall28, BytesOfAModelHaveACeiling) {
-  const Shape shape{2, 1, 4, 16};
-  const std::vector<buzz::Options> layers(3);
-  const std::size_t bytes = buzz::ModelCache<float>(shape, layers).bytes();
-  buzz::ModelCache<float> fits(shape, layers, {}, {}, bytes);
-  EXPECT_EQ(refused([&] { buzz::ModelCache<float>(shape, layers, {}, {}, bytes - 1); }), "bytes");
-  for (int turn = 0; turn < 60; ++turn)
-    for (int i = 0; i < 3; ++i) feed(fits.layer(i), Text(), 16);
-  EXPECT_EQ(fits.bytes(), bytes);
-}
-
-// 30: quantised caches skip the eviction, or do it wrongly.
-
-/// Rows are evicted by scores that are given, the same for every type; attention then has to be near that over floats.
-template <class T>
-void evicts_as_floats_do(double tolerance) {
-  const Config c = small(Kind::given);
-  const auto options = oracle::library_options<Given>(c);
-  buzz::Rope compact{10000.0};
-  compact.positions = buzz::Positions::compact;
-  for (const buzz::Rope& rope : {buzz::Rope{}, compact}) {
-    BuzzCache<float, Given> floats(library_shape(c), options, rope);
-    BuzzCache<T, Given> stored(library_shape(c), options, rope);
-    oracle::Random random(30);
-    for (int turn = 0; turn < 60; ++turn) {
-      std::vector<float> scores(static_cast<std::size_t>(2 * floats.rows()));
-      for (float& s : scores) s = random.real();
-      floats.give(buzz::view(scores, 1, 2, floats.rows()));
-      stored.give(buzz::view(scores, 1, 2, floats.rows()));
-      const std::vector<float> expected = feed(floats, Text(), 5), out = feed(stored, Text(), 5);
-      for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], tolerance);
-      ASSERT_EQ(stored.regions(), floats.regions());
-      for (int h : {0, 1})
-        ASSERT_TRUE(std::equal(stored.positions(h).begin(), stored.positions(h).end(), floats.positions(h).begin()));
-    }
-    EXPECT_GT(floats.next_position(), 5 * floats.capacity());
-  }
-}
-
-TEST(Pitfall30, SmallTypesEvictAsFloatsDo) {
-  evicts_as_floats_do<Eigen::half>(2e-3);
-  evicts_as_floats_do<Eigen::bfloat16>(2e-2);
-  evicts_as_floats_do<std::int8_t>(3e-2);
-}
-
-// 33: what two caches share is released twice when one of them evicts.
-
-TEST(Pitfall33, AForkAndItsOriginalEvictApart) {
-  const Config c = small(Kind::beehive);
-  using Cache = BuzzCache<float>;
-  const auto alone = [&](std::uint64_t seed) {
-    Cache cache(library_shape(c), oracle::library_options<buzz::Beehive>(c), buzz::Rope{10000.0});
-    while (cache.next_position() < 40) feed(cache, Text(1), 5);
-    while (cache.next_position() < 120) feed(cache, Text(seed), 5);
-    return bytes_of(cache);
-  };
-  for (bool original_goes_first : {true, false}) {
-    auto original =
-        std::make_unique<Cache>(library_shape(c), oracle::library_options<buzz::Beehive>(c), buzz::Rope{10000.0});
-    while (original->next_position() < 40) feed(*original, Text(1), 5);
-    auto fork = std::make_unique<Cache>(original->fork());
-    while (fork->next_position() < 80) {  // in turns, past an eviction of each
-      feed(*original, Text(2), 5);
-      feed(*fork, Text(3), 5);
-    }
-    auto& first = original_goes_first ? original : fork;
-    auto& last = original_goes_first ? fork : original;
-    first.reset();
-    while (last->next_position() < 120) feed(*last, Text(original_goes_first ? 3 : 2), 5);
-    EXPECT_EQ(bytes_of(*last), alone(original_goes_first ? 3 : 2));
   }
 }
 

@@ -133,13 +133,15 @@ TEST(MoreThreadsThanHeads, AreOne) {
   for (int threads : {3, 4, 7}) {
     splits_its_work<float, buzz::Beehive>(odd(1, 1, 13, 130), Rope{}, threads, 300);
     splits_its_work<float, buzz::Beehive>(odd(2, 2, 8, 64), compact(), threads, 200);
-    splits_its_work<Eigen::half, buzz::Beehive>(odd(2, 1, 9, 57), compact(), threads, 200);
+    splits_its_work<Eigen::half, buzz::Beehive>(odd(2, 1, 10, 57), compact(), threads, 200);
   }
 }
 
 TEST(TwoThreads, InObserveWithLogSumExpAreOne) {
   const Config c = odd(3, 2, 7, 90);
-  auto serial = cache_of<float, buzz::Beehive>(c, compact()), split = cache_of<float, buzz::Beehive>(c, compact(), 2);
+  Rope rope = compact();
+  rope.dims = 6;
+  auto serial = cache_of<float, buzz::Beehive>(c, rope), split = cache_of<float, buzz::Beehive>(c, rope, 2);
   Pool pool;
   const Text text;
   for (int turn = 0; turn < 20; ++turn) {
