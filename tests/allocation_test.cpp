@@ -92,14 +92,19 @@ long count(F&& f) {
 
 void* volatile escape;  // no compiler may leave out what is stored here
 
+void* seen(void* p) {
+  escape = p;
+  return p;
+}
+
 TEST(Counting, SeesEveryKindOfAllocation) {
   struct alignas(64) Wide {
     float x[16];
   };
-  EXPECT_GT(count([] { delete static_cast<int*>(escape = new int(1)); }), 0);
-  EXPECT_GT(count([] { delete[] static_cast<int*>(escape = new int[9]); }), 0);
-  EXPECT_GT(count([] { delete static_cast<Wide*>(escape = new Wide); }), 0);
-  EXPECT_GT(count([] { delete static_cast<int*>(escape = new (std::nothrow) int(1)); }), 0);
+  EXPECT_GT(count([] { delete static_cast<int*>(seen(new int(1))); }), 0);
+  EXPECT_GT(count([] { delete[] static_cast<int*>(seen(new int[9])); }), 0);
+  EXPECT_GT(count([] { delete static_cast<Wide*>(seen(new Wide)); }), 0);
+  EXPECT_GT(count([] { delete static_cast<int*>(seen(new (std::nothrow) int(1))); }), 0);
   EXPECT_GT(count([] {
               std::vector<int> x(9);
               escape = x.data();
@@ -110,14 +115,14 @@ TEST(Counting, SeesEveryKindOfAllocation) {
 
 #if COUNTS_MALLOC
 TEST(Counting, SeesMallocAndEigen) {
-  EXPECT_EQ(count([] { std::free(escape = std::malloc(9)); }), 1);
-  EXPECT_EQ(count([] { std::free(escape = std::calloc(9, 9)); }), 1);
-  EXPECT_EQ(count([] { std::free(escape = std::aligned_alloc(64, 64)); }), 1);
-  EXPECT_EQ(count([] { std::free(escape = std::realloc(nullptr, 9)); }), 1);
+  EXPECT_EQ(count([] { std::free(seen(std::malloc(9))); }), 1);
+  EXPECT_EQ(count([] { std::free(seen(std::calloc(9, 9))); }), 1);
+  EXPECT_EQ(count([] { std::free(seen(std::aligned_alloc(64, 64))); }), 1);
+  EXPECT_EQ(count([] { std::free(seen(std::realloc(nullptr, 9))); }), 1);
   EXPECT_EQ(count([] {
               void* p = nullptr;
               EXPECT_EQ(posix_memalign(&p, 64, 64), 0);
-              std::free(escape = p);
+              std::free(seen(p));
             }),
             1);
   EXPECT_GT(count([] {
