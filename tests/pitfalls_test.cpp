@@ -108,7 +108,10 @@ TEST(Pitfall7, EvictedRowsAreOlderThanTheWindowAndYoungerThanTheSink) {
     std::set<int> before[2];
     int evicted = 0;
     for (int turn = 0; turn < 60; ++turn) {
-      feed(cache, Text(7, 3), 1 + turn % 8);
+      const int tokens = 1 + turn % 8;
+      for (int i = 0; i < tokens; ++i)
+        for (std::set<int>& rows : before) rows.insert(cache.next_position() + i);
+      feed(cache, Text(7, 3), tokens);
       for (int h : {0, 1}) {
         for (int p : before[h]) {
           const auto now = cache.positions(h);
