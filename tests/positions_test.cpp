@@ -256,6 +256,17 @@ TEST(QueriesAndKeys, AgreeInEveryPolicy) {
   });
 }
 
+TEST(QueriesAndKeys, AgreeWhereACallEvictsAsManyRowsAsItBrings) {
+  // Eight rows of hive and eight fresh ones leave eight: the next call is at the places of the last.
+  Config c = wide(Kind::beehive);
+  c.oracle.threshold = 10;
+  c.oracle.stride = 2;
+  Twin<float, buzz::Beehive> twin(c, compact(Rope{10000.0}));
+  for (int i = 0; i < 20; ++i) ASSERT_NO_THROW(twin.call(8));
+  EXPECT_EQ(twin.cache().regions(), (buzz::Regions{2, 8, 0, 6}));
+  EXPECT_GT(twin.evictions(), 15);
+}
+
 TEST(LogicalPositions, AreAsExactAtTheMillionthToken) {
   Config c = wide(Kind::strided);
   c.max_chunk = 512;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <random>
 #include <vector>
@@ -164,6 +165,23 @@ TEST(Segments, InLaterPassesFollowTheHivesRule) {
   EXPECT_EQ(Head(o)(16, scores), (Rows{1, 9}));
   o.hive = HiveRule::heaviest;
   EXPECT_EQ(Head(o)(16, scores), (Rows{7, 15}));
+}
+
+TEST(Segments, InManyPassesOfTwoAreATournament) {
+  std::mt19937 random(3);
+  for (HiveRule rule : {HiveRule::heaviest, HiveRule::together})
+    for (int threshold : {32, 16, 8, 4, 2, 1}) {
+      Options o = options(threshold, 2);
+      o.hive = rule;
+      Values scores(64);
+      for (float& s : scores) s = static_cast<float>(random() % 50);
+      Rows expected;  // the heaviest of each 64 / threshold rows
+      for (int begin = 0; begin < 64; begin += 64 / threshold) {
+        const auto first = scores.begin() + begin;
+        expected.push_back(begin + static_cast<int>(std::max_element(first, first + 64 / threshold) - first));
+      }
+      EXPECT_EQ(Head(o)(64, scores), expected) << threshold;
+    }
 }
 
 TEST(Segments, ReachAThresholdOfOne) {
