@@ -168,6 +168,31 @@ inline double apart(const Vector& a, const Vector& b) {
   return std::sqrt(sum);
 }
 
+/// The oracle's choice at an eviction that the library has done, or, where float rounding turned a near tie, the
+/// library's: then a ten-thousandth more for its rows (of their worth, or of 1) makes the oracle choose them.
+template <class C>
+Cache::Choice follow(const C& cache, Life& life, int h, bool of_one, int* near_ties) {
+  const std::vector<Row>& before = life.head(h);
+  std::vector<int> kept;
+  std::size_t r = 0;
+  for (std::int32_t p : cache.positions(h)) {
+    while (r < before.size() && before[r].position < p) ++r;
+    expect(r < before.size() && before[r].position == p, "a kept position that was not there");
+    kept.push_back(static_cast<int>(r));
+  }
+  std::vector<double> worth = life.worth(h);
+  const Cache::Choice exact = life.choose(h, worth);
+  if (exact.kept == kept) return exact;
+  ++*near_ties;
+  for (int row : kept) {
+    double& w = worth[static_cast<std::size_t>(row)];
+    w += of_one ? kTolerance : kTolerance * w;
+  }
+  const Cache::Choice nudged = life.choose(h, worth);
+  expect(nudged.kept == kept, "kept rows");
+  return nudged;
+}
+
 /// A library's cache and the oracle, through the same life. Throws Mismatch where they differ.
 template <class T, class P>
 class Twin {
@@ -268,39 +293,15 @@ class Twin {
   }
 
   void evict() {
-    std::vector<std::vector<int>> before(static_cast<std::size_t>(c_.oracle.kv_heads));
-    for (int h = 0; h < c_.oracle.kv_heads; ++h)
-      for (const Row& row : life_.head(h)) before[static_cast<std::size_t>(h)].push_back(row.position);
     const bool due = life_.due();
     expect(cache_.evict() == due, "whether an eviction was due");
     if (!due) return;
     ++evictions_;
     std::vector<Cache::Choice> choices;
-    for (int h = 0; h < c_.oracle.kv_heads; ++h) choices.push_back(choice(h, before[static_cast<std::size_t>(h)]));
+    for (int h = 0; h < c_.oracle.kv_heads; ++h)
+      choices.push_back(follow(cache_, life_, h, c_.kind == Kind::diverse, &near_ties_));
     life_.evict(choices);
     compare();
-  }
-
-  /// The oracle's choice, or, where float rounding turned a near tie, the library's: then a ten-thousandth more for its
-  /// rows makes the oracle choose them.
-  Cache::Choice choice(int h, const std::vector<int>& before) {
-    std::vector<int> kept;
-    for (std::int32_t p : cache_.positions(h)) {
-      const auto at = std::lower_bound(before.begin(), before.end(), p);
-      expect(at != before.end() && *at == p, "a kept position that was not there");
-      kept.push_back(static_cast<int>(at - before.begin()));
-    }
-    std::vector<double> worth = life_.worth(h);
-    const Cache::Choice exact = life_.choose(h, worth);
-    if (exact.kept == kept) return exact;
-    ++near_ties_;
-    for (int row : kept) {
-      double& w = worth[static_cast<std::size_t>(row)];
-      w += c_.kind == Kind::diverse ? kTolerance : kTolerance * w;
-    }
-    const Cache::Choice nudged = life_.choose(h, worth);
-    expect(nudged.kept == kept, "kept rows");
-    return nudged;
   }
 
   void compare_rows(int first) {
