@@ -241,6 +241,24 @@ TEST(Rollback, ForgetsAnAttendThatWasNotObserved) {
   EXPECT_EQ(bytes_of(cache), before);
 }
 
+TEST(Rollback, DoesNotReachBehindTokensObservedOnceMore) {
+  // Their mass came twice, the second time after that of later tokens.
+  const Config c = small(Kind::beehive);
+  auto cache = cache_of<float, buzz::Beehive>(c);
+  const Text text(1);
+  feed(cache, text, 4);
+  const int heads = c.oracle.query_heads, dim = c.oracle.head_dim;
+  const std::vector<float> q = text.queries(1, 3, heads, dim), lse(static_cast<std::size_t>(3 * heads), 1.f);
+  cache.observe(buzz::view(q, 3, heads, dim), buzz::View<const float>(lse.data(), 1, 3, heads));
+  EXPECT_FALSE(cache.can_rollback(1));
+  const std::string before = bytes_of(cache);
+  feed(cache, text, 1);
+  ASSERT_TRUE(cache.can_rollback(1));
+  EXPECT_FALSE(cache.can_rollback(2));
+  cache.rollback(1);
+  EXPECT_EQ(bytes_of(cache), before);
+}
+
 TEST(RollbackOfAModel, IsInAllLayersOrInNone) {
   buzz::Options roomy, tight;
   tight.threshold = 3;

@@ -291,7 +291,8 @@ class Policy {
   /// Before a part of an observation changes the scores: keeps them for rollback().
   void remember(int part, int parts) {
     const int position = next_ - parts + part;
-    if (position > observed_) undo_.raise_floor(position + 1);  // the part stands for earlier tokens too
+    if (position > observed_) undo_.raise_floor(position + 1);   // the part stands for earlier tokens too
+    if (position + 1 < observed_) undo_.raise_floor(observed_);  // seen again after later ones, which it cannot precede
     if constexpr (Score::remembers)
       undo_.push(position, score_, rows_);
     else

@@ -333,7 +333,6 @@ class CacheLife {
   }
 
   bool rollback(int tokens) {
-    if (!now_.model.knows_rollback()) return false;
     const bool can = cache_.can_rollback(tokens);
     require(can == now_.model.can_rollback(tokens), "whether a rollback is possible");
     const std::string left = can ? state(cache_.rows() - tokens, false) : std::string();

@@ -147,8 +147,6 @@ class Model {
 
   /// At most max_rollback tokens, none before an eviction, and none before what the newest max_rollback parts of
   /// observations say.
-  /// Tokens observed once more, after later ones, cannot be told apart from those.
-  bool knows_rollback() const { return !muddled_; }
   bool can_rollback(int n) const { return n >= 0 && n <= max_rollback_ && next_ - n >= floor_; }
   /// The newest n tokens never came, nor their parts in what was observed.
   void rollback(int n) {
@@ -227,10 +225,10 @@ class Model {
     return part.sums.empty() ? 0 : part.sums[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)];
   }
 
-  /// A part that stands for tokens before its own cannot be split again.
+  /// A part that stands for tokens before its own cannot be split again, nor can what was observed once more.
   void note(int position) {
     if (position > observed_) floor_ = std::max(floor_, position + 1);
-    muddled_ = muddled_ || position + 1 < observed_;
+    if (position + 1 < observed_) floor_ = std::max(floor_, observed_);
     observed_ = position + 1;
     undo_.push_back(position);
     if (static_cast<int>(undo_.size()) <= max_rollback_) return;
@@ -241,7 +239,6 @@ class Model {
   void settle() {
     settled_ = heads_;
     floor_ = settled_next_ = next_;
-    muddled_ = false;
     undo_.clear();
     events_.clear();
   }
@@ -277,7 +274,6 @@ class Model {
   std::vector<Rows> heads_, settled_ = std::vector<Rows>(heads());
   int hive_ = 0, next_ = 0, settled_next_ = 0;
   int observed_ = 0, floor_ = 0;
-  bool muddled_ = false;
   std::deque<int> undo_;  // positions of the parts that can be taken back
   std::set<int> pins_;
   std::deque<Event> events_;

@@ -226,7 +226,6 @@ class PolicyLife {
   }
 
   void rollback(int tokens) {
-    if (!model_.knows_rollback()) return;
     const bool can = policy_.can_rollback(tokens);
     require(can == model_.can_rollback(tokens), "whether a rollback is possible");
     if (!refused_rightly(!can, "rollback", bytes(), [&] { policy_.rollback(tokens); })) model_.rollback(tokens);
