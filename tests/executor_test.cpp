@@ -89,4 +89,15 @@ TEST(Task, RefersToTheCallable) {
   EXPECT_EQ(sum, 7);
 }
 
+TEST(Executor, TakesWhatIsConst) {
+  const auto in_order = [](int count, Task task) {
+    for (int i = 0; i < count; ++i) task(i);
+  };
+  const Executor run(in_order);
+  std::vector<int> seen;
+  const auto see = [&seen](int i) { seen.push_back(i); };
+  run(3, see);
+  EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
+}
+
 }  // namespace

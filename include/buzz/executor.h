@@ -4,18 +4,24 @@
 
 namespace buzz {
 
+/// The callable F, const or not, that `context` is the address of.
+template <class F>
+F& called(const void* context) {
+  return *static_cast<F*>(const_cast<void*>(context));
+}
+
 /// A reference to a callable void(int); it owns nothing and never allocates.
 class Task {
  public:
   template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Task>::value>>
   Task(F& f)  // NOLINT: made to be passed a lambda
-      : context_(&f), call_([](void* context, int i) { (*static_cast<F*>(context))(i); }) {}
+      : context_(&f), call_([](const void* context, int i) { called<F>(context)(i); }) {}
 
   void operator()(int i) const { call_(context_, i); }
 
  private:
-  void* context_;
-  void (*call_)(void*, int);
+  const void* context_;
+  void (*call_)(const void*, int);
 };
 
 /// Who runs the pieces of work inside one call: any callable run(int count, Task task) that calls task(i) once for
@@ -26,7 +32,7 @@ class Executor {
   Executor() : context_(nullptr), run_(nullptr) {}
   template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Executor>::value>>
   Executor(F& run)  // NOLINT: made to be passed a pool
-      : context_(&run), run_([](void* context, int count, Task task) { (*static_cast<F*>(context))(count, task); }) {}
+      : context_(&run), run_([](const void* context, int count, Task task) { called<F>(context)(count, task); }) {}
 
   template <class F>
   void operator()(int count, F&& task) const {
@@ -38,8 +44,8 @@ class Executor {
   }
 
  private:
-  void* context_;
-  void (*run_)(void*, int, Task);
+  const void* context_;
+  void (*run_)(const void*, int, Task);
 };
 
 }  // namespace buzz
