@@ -28,7 +28,8 @@ template <class T>
 inline void prefetch_ahead(const T* x, int i) {
   constexpr int line = 64 / static_cast<int>(sizeof(T));
   if (i % line == 0)
-    Eigen::internal::prefetch(reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096));
+    Eigen::internal::prefetch(  // NOLINTNEXTLINE(performance-no-int-to-ptr): past the array no pointer can be added to
+        reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096));
 }
 
 /// out[q][r] = dot(a[q], b[r]) over dim elements, for Q x R rows.
