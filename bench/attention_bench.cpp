@@ -11,16 +11,17 @@ void rows(benchmark::internal::Benchmark* b) {
 
 template <class T>
 void attend(benchmark::State& state) {
-  bench::Decode<T, buzz::Full> decode(static_cast<int>(state.range(0)));
+  bench::Decode<T, buzz::Full> decode(bench::grouped, static_cast<int>(state.range(0)));
   for (auto _ : state) decode.attend();
 }
 BENCHMARK_TEMPLATE(attend, float)->Apply(rows);
 BENCHMARK_TEMPLATE(attend, Eigen::half)->Apply(rows);
 BENCHMARK_TEMPLATE(attend, Eigen::bfloat16)->Apply(rows);
+BENCHMARK_TEMPLATE(attend, std::int8_t)->Apply(rows);
 
 template <class T>
 void attend_and_observe(benchmark::State& state) {
-  bench::Decode<T, buzz::Beehive> decode(static_cast<int>(state.range(0)));
+  bench::Decode<T, buzz::Beehive> decode(bench::grouped, static_cast<int>(state.range(0)));
   for (auto _ : state) decode.attend_and_observe();
 }
 BENCHMARK_TEMPLATE(attend_and_observe, float)->Apply(rows);
@@ -29,11 +30,11 @@ BENCHMARK_TEMPLATE(attend_and_observe, Eigen::bfloat16)->Apply(rows);
 
 template <class T>
 void plain_eigen(benchmark::State& state) {
-  const bench::Decode<T, buzz::Full> decode(static_cast<int>(state.range(0)));
+  const bench::Decode<T, buzz::Full> decode(bench::grouped, static_cast<int>(state.range(0)));
   std::vector<float> out(decode.q().size());
   for (auto _ : state) {
-    bench::plain_attention<T>(decode.q().data(), decode.cache().keys(), decode.cache().values(), bench::query_heads,
-                              out.data());
+    bench::plain_attention<T>(decode.q().data(), decode.cache().keys(), decode.cache().values(),
+                              bench::grouped.query_heads, out.data());
     benchmark::DoNotOptimize(out.data());
   }
 }

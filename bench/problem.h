@@ -1,26 +1,45 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <random>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "buzz.h"
 
 namespace bench {
 
-/// One attention layer of a model that a user may have: Llama 3 8B's, 32 query heads over 8.
-inline constexpr int query_heads = 32, kv_heads = 8, head_dim = 128;
+/// One attention layer of a model that a user may have.
+struct Layer {
+  int query_heads, kv_heads, head_dim;
+
+  std::string name() const {
+    return std::to_string(query_heads) + "/" + std::to_string(kv_heads) + "x" + std::to_string(head_dim);
+  }
+};
+inline constexpr Layer grouped{32, 8, 128};     // Llama 3 8B's
+inline constexpr Layer ungrouped{32, 32, 128};  // Llama 2 7B's
+inline constexpr Layer small_layer{8, 2, 64};
 
 /// Rows of a full cache at the paper's sizes: sink 4, window 160, threshold 400.
 inline constexpr int paper_rows = 4 + 160 + 400;
+inline constexpr int long_rows = 32768;
 
+/// Values in -1 to 1. A cheap generator: some caches here are of a gigabyte.
 template <class T>
-std::vector<T> random_values(std::size_t count, unsigned seed) {
-  std::mt19937 bits(seed);
-  std::normal_distribution<float> normal;
+std::vector<T> random_values(std::size_t count, std::uint32_t seed) {
   std::vector<T> values(count);
-  for (T& value : values) value = static_cast<T>(normal(bits));
+  std::uint32_t state = seed * 2654435761u + 1;
+  for (T& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<T>(static_cast<float>(state >> 8) / (1 << 23) - 1.f);
+  }
   return values;
+}
+
+inline std::size_t count(int a, int b, int c) {
+  return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c);
 }
 
 /// A policy's sizes that let it grow to `rows` and never evict before, so that only what attention does is timed.
@@ -34,20 +53,28 @@ typename P::Options roomy(int rows) {
   return options;
 }
 
-/// A cache of `rows` random rows and one token's query, before its attention.
+/// A cache with `rows` random rows and one token's query, before its attention.
 template <class T, class P>
 class Decode {
  public:
-  explicit Decode(int rows)
-      : cache_(buzz::Shape{query_heads, kv_heads, head_dim, rows}, roomy<P>(rows)),
-        q_(random_values<float>(query_heads * head_dim, 1)),
+  Decode(const Layer& layer, int rows, int threads = 1)
+      : layer_(layer),
+        cache_(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim, chunk}, roomy<P>(rows), {},
+               options(threads)),
+        q_(random_values<float>(count(1, layer.query_heads, layer.head_dim), 1)),
         out_(q_.size()) {
-    const std::size_t count = static_cast<std::size_t>(rows) * kv_heads * head_dim;
-    std::vector<T> k = random_values<T>(count, 2), v = random_values<T>(count, 3);
-    cache_.append(buzz::view(k, rows, kv_heads, head_dim), buzz::view(v, rows, kv_heads, head_dim));
+    for (int done = 0; done < rows; done += chunk) {
+      const int n = std::min(+chunk, rows - done);
+      const auto k = random_values<float>(count(n, layer.kv_heads, layer.head_dim), 2u + static_cast<unsigned>(done));
+      const auto v = random_values<float>(k.size(), 3u + static_cast<unsigned>(done));
+      cache_.append(buzz::view(k, n, layer.kv_heads, layer.head_dim), buzz::view(v, n, layer.kv_heads, layer.head_dim));
+    }
   }
 
-  void attend() { cache_.attend(buzz::view(q_, 1, query_heads, head_dim), buzz::view(out_, 1, query_heads, head_dim)); }
+  void attend(buzz::Executor run = {}) {
+    cache_.attend(buzz::view(q_, 1, layer_.query_heads, layer_.head_dim),
+                  buzz::view(out_, 1, layer_.query_heads, layer_.head_dim), run);
+  }
   void attend_and_observe() {
     attend();
     cache_.observe();
@@ -58,6 +85,14 @@ class Decode {
   const std::vector<float>& out() const { return out_; }
 
  private:
+  static constexpr int chunk = 256;
+  static buzz::AttentionOptions options(int threads) {
+    buzz::AttentionOptions o;
+    o.threads = threads;
+    return o;
+  }
+
+  Layer layer_;
   buzz::BuzzCache<T, P> cache_;
   std::vector<float> q_, out_;  // [1, query_heads, head_dim]
 };
@@ -67,15 +102,14 @@ class Decode {
 template <class T>
 class Eviction {
  public:
-  Eviction() : due_(buzz::Options{}, kv_heads), policy_(due_.fork()) {
+  explicit Eviction(const Layer& layer) : layer_(layer), due_(buzz::Options{}, layer.kv_heads), policy_(due_.fork()) {
     decode_until_due();
     for (int i = 0; i < 3; ++i) {  // by then the hive has the size that it keeps
       due_.select();
       decode_until_due();
     }
-    const auto count = static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(due_.capacity()) * head_dim;
-    keys_ = random_values<T>(count, 4);
-    values_ = random_values<T>(count, 5);
+    keys_ = random_values<T>(count(layer.kv_heads, due_.capacity(), layer.head_dim), 4);
+    values_ = random_values<T>(keys_.size(), 5);
     prepare();
     select();
   }
@@ -87,6 +121,17 @@ class Eviction {
     buzz::compact(*keep_, rows_of(keys_));
     buzz::compact(*keep_, rows_of(values_));
   }
+  /// memmove of as many rows as compact() moves, in as many pieces of the same sizes, from a place as far behind.
+  void move_bytes() {
+    for (auto* store : {&keys_, &values_})
+      for (int h = 0; h < layer_.kv_heads; ++h) {
+        T* rows = store->data() + count(h, due_.capacity(), layer_.head_dim);
+        int moved = 0;
+        keep_->for_each_run(h, [&](int from, int to, int n) { moved += from == to ? 0 : n; });
+        const std::size_t first = count(due_.rows() - moved, layer_.head_dim, 1);
+        std::memmove(static_cast<void*>(rows), rows + first, count(moved, layer_.head_dim, 1) * sizeof(T));
+      }
+  }
   /// Tokens that share one eviction.
   int tokens() const { return tokens_; }
 
@@ -95,23 +140,26 @@ class Eviction {
     tokens_ = 0;
     while (!due_.due()) {
       due_.append(1);
-      std::vector<float> mass(static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(due_.rows()));
-      for (float& m : mass) m = uniform_(bits_);
-      due_.observe_mass(buzz::view(mass, 1, kv_heads, due_.rows()));
+      const auto mass = random_values<float>(count(1, layer_.kv_heads, due_.rows()), 6 + ++seed_);
+      due_.observe_mass(buzz::view(mass, 1, layer_.kv_heads, due_.rows()));
       ++tokens_;
     }
   }
   buzz::View<T> rows_of(std::vector<T>& store) {
-    return {store.data(), kv_heads, due_.rows(), head_dim, static_cast<std::ptrdiff_t>(due_.capacity()) * head_dim,
-            head_dim};
+    return {store.data(),
+            layer_.kv_heads,
+            due_.rows(),
+            layer_.head_dim,
+            static_cast<std::ptrdiff_t>(due_.capacity()) * layer_.head_dim,
+            layer_.head_dim};
   }
 
+  Layer layer_;
   buzz::Beehive due_, policy_;
   const buzz::Keep* keep_ = nullptr;
   std::vector<T> keys_, values_;  // [kv_heads, capacity, head_dim]
   int tokens_ = 0;
-  std::mt19937 bits_{6};
-  std::uniform_real_distribution<float> uniform_;
+  unsigned seed_ = 0;
 };
 
 }  // namespace bench

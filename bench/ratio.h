@@ -81,20 +81,25 @@ inline double quantile(std::vector<double> values, double share) {
   return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
 }
 
-/// scale * a / b, from `rounds` pairs that stand beside each other in time. a goes first in every second pair, so that
-/// neither side always finds the other's traces in the processor's caches and clock.
+/// scale * a / b, from `rounds` pairs that stand beside each other in time, or as many as two seconds hold, but at
+/// least
+/// 15. a goes first in every second pair, so that neither side always finds the other's traces in the processor's
+/// caches and clock.
 inline Ratio compare(std::string name, Goal goal, const Side& a, const Side& b, double scale = 1, int rounds = 200) {
   a(), b();  // warms up, and finds repeated()'s number of calls
   std::vector<double> ratios;
-  for (int i = 0; i < rounds; ++i) {
-    double first, second;
-    if (i % 2 == 0) {
-      first = a();
-      second = b();
-    } else {
-      second = b();
-      first = a();
-    }
+  double spent = 0;
+  for (int i = 0; i < rounds && (i < 15 || spent < 2); ++i) {
+    double first = 0, second = 0;
+    spent += seconds([&] {
+      if (i % 2 == 0) {
+        first = a();
+        second = b();
+      } else {
+        second = b();
+        first = a();
+      }
+    });
     ratios.push_back(scale * first / second);
   }
   return {std::move(name), quantile(ratios, 0.5), quantile(ratios, 0.75) - quantile(ratios, 0.25), goal};

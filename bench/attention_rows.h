@@ -1,0 +1,114 @@
+// Rows 1 to 5 and 13 of the table: attention.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <memory>
+#include <stdexcept>
+
+#include "plain_attention.h"
+#include "problem.h"
+#include "ratio.h"
+
+namespace bench {
+
+using buzz::Beehive;
+using buzz::Full;
+
+inline std::string at(const Layer& layer, int rows) { return layer.name() + ", " + std::to_string(rows) + " rows"; }
+
+/// A plain vectorised sum over the bytes of a cache's K and V.
+template <class T, class P>
+void sum_bytes(const buzz::BuzzCache<T, P>& cache) {
+  for (const auto& rows : {cache.keys(), cache.values()})
+    for (int h = 0; h < rows.shape(0); ++h) {
+      const auto floats = static_cast<Eigen::Index>(count(1, rows.shape(1), rows.shape(2)) * sizeof(T) / sizeof(float));
+      benchmark::DoNotOptimize(
+          Eigen::Map<const Eigen::ArrayXf>(reinterpret_cast<const float*>(rows.row(h, 0)), floats).sum());
+    }
+}
+
+template <class T>
+void against_plain(const Layer& layer, int rows, double goal, const char* type, std::vector<Ratio>& table) {
+  Decode<T, Full> ours(layer, rows);
+  std::vector<float> out(ours.q().size());
+  const auto plain = [&] {
+    plain_attention<T>(ours.q().data(), ours.cache().keys(), ours.cache().values(), layer.query_heads, out.data());
+    benchmark::DoNotOptimize(out.data());
+  };
+  ours.attend();
+  plain();
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (!(std::abs(out[i] - ours.out()[i]) < 1e-2f)) throw std::runtime_error("ours and the plain attention differ");
+  table.push_back(compare("5 attend / plain Eigen, " + std::string(type) + ", " + at(layer, rows), Goal::at_most(goal),
+                          repeated([&] { ours.attend(); }), repeated(plain)));
+}
+
+/// Rows 1 to 4 at one size.
+inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table) {
+  Decode<float, Full> single(layer, rows);
+  const Side attend = repeated([&] { single.attend(); });
+  const bool is_long = rows == long_rows;
+  const Goal none = Goal::none();
+  table.push_back(compare("1 plain sum / attend, float, " + at(layer, rows), is_long ? Goal::at_least(0.85) : none,
+                          repeated([&] { sum_bytes(single.cache()); }), attend));
+  {
+    Decode<float, Beehive> scored(layer, rows);
+    table.push_back(compare("4 attend with observing / without, " + at(layer, rows), Goal::at_most(1.03),
+                            repeated([&] { scored.attend_and_observe(); }), attend));
+  }
+  const Goal converted = is_long ? Goal::at_most(0.6) : rows == paper_rows ? Goal::at_most(1.15) : none;
+  {
+    Decode<Eigen::bfloat16, Full> bfloat(layer, rows);
+    table.push_back(compare("2 attend bfloat16 / float, " + at(layer, rows), converted,
+                            repeated([&] { bfloat.attend(); }), attend));
+  }
+  Decode<Eigen::half, Full> half(layer, rows);
+  const Side attend_half = repeated([&] { half.attend(); });
+  table.push_back(compare("2 attend half / float, " + at(layer, rows), converted, attend_half, attend));
+  Decode<std::int8_t, Full> bytes(layer, rows);
+  table.push_back(compare("3 attend int8 / half, " + at(layer, rows), is_long ? Goal::at_most(0.7) : none,
+                          repeated([&] { bytes.attend(); }), attend_half));
+}
+
+/// Floating-point operations a second of a prefill chunk, against Eigen's product of the same shapes.
+inline void prefill(std::vector<Ratio>& table) {
+  const Layer layer = grouped;
+  const int rows = 1076, tokens = 512, group = layer.query_heads / layer.kv_heads;
+  buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim, tokens}, {}, rows);
+  const auto k = random_values<float>(count(layer.kv_heads, rows, layer.head_dim), 1), v = k;
+  const auto q = random_values<float>(count(tokens, layer.query_heads, layer.head_dim), 2);
+  std::vector<float> out(q.size()), mass(count(1, layer.kv_heads, rows));
+  const buzz::View<const float> keys(k.data(), layer.kv_heads, rows, layer.head_dim);
+  const buzz::View<const float> values(v.data(), layer.kv_heads, rows, layer.head_dim);
+  double ours = 0;  // what causal attention has to compute: two products, two operations a term
+  for (int t = 0; t < tokens; ++t) ours += 4. * layer.query_heads * layer.head_dim * (rows - tokens + t + 1);
+
+  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const Matrix a = Matrix::Random(tokens * group, layer.head_dim), b = Matrix::Random(rows, layer.head_dim);
+  Matrix c(tokens * group, rows), d(tokens * group, layer.head_dim);
+  const double products = 4. * tokens * group * layer.head_dim * rows;
+  const Side attend = repeated([&] {
+    attention(buzz::View<const float>(q.data(), tokens, layer.query_heads, layer.head_dim), {}, keys, values,
+              buzz::view(out, tokens, layer.query_heads, layer.head_dim), buzz::view(mass, 1, layer.kv_heads, rows));
+  });
+  const Side product = repeated([&] {
+    c.noalias() = a * b.transpose();
+    d.noalias() = c * b;
+  });
+  table.push_back(compare("13 prefill 512 on 1076 rows, rate / Eigen's product", Goal::at_least(0.7), product, attend,
+                          ours / products, 20));
+}
+
+inline void attention_rows(std::vector<Ratio>& table) {
+  for (const Layer& layer : {grouped, ungrouped, small_layer})
+    for (int rows : {paper_rows, 4096, long_rows}) attention_at(layer, rows, table);
+  against_plain<float>(grouped, paper_rows, 0.6, "float", table);
+  against_plain<float>(grouped, long_rows, 0.7, "float", table);
+  against_plain<Eigen::half>(grouped, paper_rows, 0.4, "half", table);
+  against_plain<Eigen::half>(grouped, long_rows, 0.25, "half", table);
+  prefill(table);
+}
+
+}  // namespace bench

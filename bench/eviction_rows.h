@@ -1,0 +1,80 @@
+// Rows 6 to 9 and 14 of the table: what the cache costs beside attention.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include "authors_way.h"
+#include "problem.h"
+#include "ratio.h"
+
+namespace bench {
+
+/// One token's append and bookkeeping; the cache starts anew, untimed, before it would evict.
+template <class Cache>
+Side appending(Cache& cache, const std::vector<float>& kv, const Layer& layer) {
+  return [&cache, &kv, layer] {
+    const auto token = buzz::view(kv, 1, layer.kv_heads, layer.head_dim);
+    cache.reset();
+    for (int i = 0; i < paper_rows - 100; ++i) cache.append(token, token);
+    return seconds([&] {
+             for (int i = 0; i < 100; ++i) cache.append(token, token);
+           }) /
+           100;
+  };
+}
+
+/// A policy's whole bookkeeping of a token, its share of an eviction included; K and V apart.
+template <class P>
+Side bookkeeping(P& policy, const std::vector<float>& mass, int tokens) {
+  return [&policy, &mass, tokens] {
+    return seconds([&] {
+             for (int i = 0; i < tokens; ++i) {
+               policy.append(1);
+               policy.observe_mass(buzz::View<const float>(mass.data(), 1, policy.kv_heads(), policy.rows()));
+               if (policy.due()) benchmark::DoNotOptimize(policy.select().size());
+             }
+           }) /
+           tokens;
+  };
+}
+
+inline void eviction_rows(std::vector<Ratio>& table) {
+  for (const Layer& layer : {grouped, ungrouped, small_layer}) {
+    Decode<float, buzz::Full> full(layer, paper_rows);
+    const Side attend = repeated([&] { full.attend(); });
+    const auto kv = random_values<float>(count(1, layer.kv_heads, layer.head_dim), 7);
+    const buzz::Shape shape{layer.query_heads, layer.kv_heads, layer.head_dim};
+    const std::string where = layer.name();
+
+    buzz::BuzzCache<float> mass_cache(shape, {}, buzz::Rope{10000.0});
+    table.push_back(compare("6 append / attend at 564 rows, Beehive, " + where, Goal::at_most(0.02),
+                            appending(mass_cache, kv, layer), attend));
+    buzz::BuzzCache<float, buzz::DiverseBeehive> diverse_cache(shape, {}, buzz::Rope{10000.0});
+    table.push_back(compare("6 append / attend at 564 rows, DiverseBeehive, " + where, Goal::at_most(0.02),
+                            appending(diverse_cache, kv, layer), attend));
+
+    Eviction<float> eviction(layer);
+    const Side evict = [&] {
+      eviction.prepare();
+      return seconds([&] {
+        eviction.select();
+        eviction.compact();
+      });
+    };
+    table.push_back(compare("7 select + compact, a token / attend, " + where, Goal::at_most(0.02), evict, attend,
+                            1.0 / eviction.tokens()));
+    table.push_back(compare("8 memmove / compact, same bytes, " + where, Goal::at_least(0.85),
+                            repeated([&] { eviction.move_bytes(); }), repeated([&] { eviction.compact(); })));
+  }
+
+  buzz::Beehive buzz_policy(buzz::Options{}, grouped.kv_heads);
+  buzz::HeavyHitter::Options h2o_options;  // the same rows at most
+  h2o_options.heavy = paper_rows - h2o_options.window - 1;
+  buzz::HeavyHitter h2o_policy(h2o_options, grouped.kv_heads);
+  const auto mass = random_values<float>(count(1, grouped.kv_heads, paper_rows + 1), 8);
+  table.push_back(compare("9 policy a token, H2O / BUZZ, " + grouped.name(), Goal::at_least(20),
+                          bookkeeping(h2o_policy, mass, 50), bookkeeping(buzz_policy, mass, 2000)));
+  authors_way(table);
+}
+
+}  // namespace bench
