@@ -244,7 +244,7 @@ TEST(Scaling, LeavesTheRestToTheCache) {
 
 TEST(FrequencyTable, IsTakenAsItIs) {
   Rope rope;
-  rope.frequencies = {0.5, 0, -0.25, 3};  // any finite numbers
+  rope.frequencies = {0.5, 0, -0.25, 3};  // of either sign
   std::vector<float> angles(8);
   buzz::Rotation(rope, 8).angles(2, angles.data());
   for (std::size_t i = 0; i < 4; ++i) {
@@ -254,12 +254,18 @@ TEST(FrequencyTable, IsTakenAsItIs) {
   EXPECT_TRUE(rope.can_compact());
 }
 
-TEST(FrequencyTable, OfAnotherSizeOrNotFiniteIsRefused) {
+TEST(FrequencyTable, OfAnotherSizeOrOutOfRangeIsRefused) {
   Rope rope;
   rope.frequencies = {1, 0.5, 0.25};
   EXPECT_EQ(refused([&] { buzz::Rotation(rope, 8); }), "rope.frequencies");
-  rope.frequencies.push_back(std::numeric_limits<double>::quiet_NaN());
-  EXPECT_EQ(refused([&] { buzz::Rotation(rope, 8); }), "rope.frequencies");
+  rope.frequencies.push_back(0);
+  for (double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 65537.0, -65537.0}) {
+    rope.frequencies[3] = bad;
+    EXPECT_EQ(refused([&] { buzz::Rotation(rope, 8); }), "rope.frequencies");
+  }
+  rope.frequencies[3] = -65536;
+  EXPECT_NO_THROW(buzz::Rotation(rope, 8));
 }
 
 }  // namespace

@@ -130,6 +130,26 @@ TEST(Rope, FarPositionsAreAsExactAsNearOnes) {
               3e-7);
 }
 
+TEST(Rope, AnglesAreTheStandardLibrarysAtAnyDistance) {
+  std::mt19937_64 random(12);
+  std::uniform_real_distribution<double> uniform(-1, 1);
+  for (int exponent = -30; exponent <= 46; ++exponent)
+    for (int i = 0; i < 1000; ++i) {
+      const double angle = std::ldexp(uniform(random), exponent);
+      double cos, sin;
+      buzz::cos_sin(angle, &cos, &sin);
+      const double last_bit = std::ldexp(std::fabs(angle), -52);
+      ASSERT_NEAR(cos, std::cos(angle), 1e-13 + last_bit) << angle;
+      ASSERT_NEAR(sin, std::sin(angle), 1e-13 + last_bit) << angle;
+    }
+  for (int quarters = -1000; quarters <= 1000; ++quarters) {  // where one of the two is nothing
+    double cos, sin;
+    buzz::cos_sin(quarters * 1.5707963267948966, &cos, &sin);
+    ASSERT_NEAR(cos, std::cos(quarters * 1.5707963267948966), 1e-13) << quarters;
+    ASSERT_NEAR(sin, std::sin(quarters * 1.5707963267948966), 1e-13) << quarters;
+  }
+}
+
 TEST(Rope, TwoMovesAreTheirSum) {
   const Row row = random_row(32, 9);
   const Row twice = rotated(rotated(row, Rope{500000.0}, 1000), Rope{500000.0}, -377);
