@@ -188,6 +188,27 @@ TEST(Compact, StaysInsideTheRowsOfAStridedView) {
   EXPECT_EQ(v, expected);
 }
 
+TEST(Compact, MovesRowsOfAnySize) {
+  // Whole cache lines, parts of them, and runs too long to be moved by lines.
+  std::mt19937 random(4);
+  for (int dim : {1, 3, 16, 17, 32, 64, 100, 128, 256, 300})
+    for (int round = 0; round < 40; ++round) {
+      const int from = 1 + static_cast<int>(random() % 60);
+      Rows kept;
+      for (int r = 0; r < from; ++r)
+        if (round % 2 == 0 ? random() % 4 == 0 : random() % 20 != 0) kept.push_back(r);
+      std::vector<float> rows(static_cast<std::size_t>(from * dim));
+      for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+      std::vector<float> expected = rows;
+      for (std::size_t r = 0; r < kept.size(); ++r)
+        for (int i = 0; i < dim; ++i)
+          expected[r * static_cast<std::size_t>(dim) + static_cast<std::size_t>(i)] =
+              static_cast<float>(kept[r] * dim + i);
+      buzz::compact(keeping(from, {kept}), buzz::view(rows, 1, from, dim));
+      ASSERT_EQ(rows, expected) << "dim " << dim;
+    }
+}
+
 TEST(Compact, OfTokenMajorRows) {
   // [rows 3, heads 2, dim 1], seen as [heads, rows, dim].
   std::vector<float> v = {0, 1000, 10, 1010, 20, 1020};
