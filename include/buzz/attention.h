@@ -70,8 +70,8 @@ class Attention {
         if (is_split(b)) continue;
         load_queries(q, turn, b);
         logits(keys, turn, b, 0, b.rows, b.p);
-        softmax(b, mass, values.scales);
-        weigh(values, b, out, 0, shape_.head_dim);
+        softmax(b);
+        weigh(values, b, out, mass, 0, shape_.head_dim);
       }
     });
     for (int t = 0; parts_ > 1 && t < tokens; t += block_)
@@ -125,7 +125,8 @@ class Attention {
     int head, group, first, tokens, total;  // total: the call's tokens
     int m, rows;                            // rows that the last of them sees
     std::ptrdiff_t stride;                  // of p
-    float *queries, *result, *p, *tile;     // [m, dim], [m, dim], [m, rows], [tile_rows, dim]
+    float *queries, *result, *p, *tile;     // [m, max(dim, tile_rows)], [m, dim], [m, rows], [tile_rows, dim]
+    float* norms;                           // [m]: what a query's terms in p are to be multiplied by
 
     int token(int i) const { return first + i / group; }
     int query_head(int i) const { return head * group + i % group; }
@@ -139,8 +140,10 @@ class Attention {
     return (static_cast<std::size_t>(n) * ...);
   }
   int block_m() const { return block_ * shape_.group(); }
-  std::size_t head_scratch() const { return size(block_m(), dim() + (std::max)(capacity_, +tile_rows)); }
-  std::size_t task_scratch() const { return size(block_m() + tile_rows, dim()); }
+  std::size_t head_scratch() const { return size(block_m(), dim() + (std::max)(capacity_, +tile_rows) + 1); }
+  std::size_t task_scratch() const {
+    return size(block_m(), (std::max)(shape_.head_dim, +tile_rows)) + size(tile_rows, dim());
+  }
 
   /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
   template <class F>
@@ -162,9 +165,10 @@ class Attention {
     b.rows = rows - total + first + b.tokens;
     b.stride = (std::max)(b.rows, +tile_rows);
     b.result = scratch_.data() + size(slot, head_scratch());
-    b.p = b.result + b.m * dim();
+    b.norms = b.result + b.m * dim();
+    b.p = b.norms + b.m;
     b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * parts_ + part, task_scratch());
-    b.tile = b.queries + b.m * dim();
+    b.tile = b.queries + b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows});
     return b;
   }
 
@@ -185,10 +189,11 @@ class Attention {
       const int grain = ((b.rows - 1) / tile_rows / parts_ + 1) * tile_rows, begin = task % parts_ * grain;
       if (begin < b.rows) logits(keys, turn, b, begin, (std::min)(b.rows, begin + grain), b.p + begin);
     });
-    run(heads, [&](int head) { softmax(at(head * parts_), mass, values.scales); });
+    run(heads, [&](int head) { softmax(at(head * parts_)); });
     run(heads * parts_, [&](int task) {
       const int grain = ((shape_.head_dim - 1) / dims_grain / parts_ + 1) * dims_grain, begin = task % parts_ * grain;
-      if (begin < shape_.head_dim) weigh(values, at(task), out, begin, (std::min)(shape_.head_dim, begin + grain));
+      if (begin < shape_.head_dim)
+        weigh(values, at(task), out, mass, begin, (std::min)(shape_.head_dim, begin + grain));
     });
   }
 
@@ -233,46 +238,64 @@ class Attention {
         product(static_cast<const float*>(b.tile), dim());
       }
       for (int i = 0; has_scale<T> && i < b.m; ++i)
-        Eigen::Map<Eigen::ArrayXf>(out + i * b.stride, count) *=
-            Eigen::Map<const Eigen::ArrayXf>(keys.scales.row(0, b.head) + r, count);
+        kernels::multiply(out + i * b.stride, keys.scales.row(0, b.head) + r, count, out + i * b.stride);
     }
   }
 
-  /// The block's logits become probabilities over the rows that each query sees, which are added to mass, if it is
-  /// wanted, and then multiplied by the values' scales, if they have any.
-  void softmax(const Block& b, const View<float>& mass, const View<const float>& scales) const {
-    for (int i = 0; i < b.m; ++i) {
-      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, b.seen(i));
-      kernels::softmax(p.data(), b.seen(i));
-      // One NaN makes them all NaN: the query then gives nothing.
-      if (!mass.empty() && std::isfinite(p[0]))
-        Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head), p.size()) += p;
-      if (!scales.empty()) p *= Eigen::Map<const Eigen::ArrayXf>(scales.row(0, b.head), p.size());
+  /// The block's logits become the terms of a softmax over the rows that each query sees, and norms their factors.
+  void softmax(const Block& b) const {
+    for (int i = 0; i < b.m; ++i) b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride, b.seen(i));
+  }
+
+  /// Adds the probabilities of rows [r, r + count) to mass.
+  void add_mass(const Block& b, int r, int count, const View<float>& mass) const {
+    for (int i = 0; i < b.m; i += b.group) {
+      const float *norms = b.norms + i, *p = b.p + i * b.stride + r;
+      for (int q = 0; q < b.group;) {
+        int end = q;  // a query of NaN gives nothing
+        while (end < b.group && std::isfinite(norms[end])) ++end;
+        kernels::add(norms + q, 0, 1, p + q * b.stride, b.stride, end - q, seen_of(b, i, r, count),
+                     mass.row(b.part(i, mass.shape(0)), b.head) + r, 0);
+        q = end + 1;
+      }
     }
   }
 
-  /// out, dimensions [begin, end) = p times values. What a query does not see is not even multiplied by 0: there could
-  /// be a NaN in it.
+  /// How many of the rows [r, r + count) query i sees.
+  static int seen_of(const Block& b, int i, int r, int count) {
+    return (std::max)(0, (std::min)(count, b.seen(i) - r));
+  }
+
+  /// out, dimensions [begin, end) = norms times p times values; whose begin is 0 adds the probabilities to mass, if it
+  /// is wanted. What a query does not see is not even multiplied by 0: there could be a NaN in it.
   template <class T, class O>
-  void weigh(const RowsView<T>& values, const Block& b, const View<O>& out, int begin, int end) const {
+  void weigh(const RowsView<T>& values, const Block& b, const View<O>& out, const View<float>& mass, int begin,
+             int end) const {
     const int width = end - begin;
     float* result = b.result + begin;
     for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
       const int count = (std::min)(tile_rows, b.rows - r);
+      if (begin == 0 && !mass.empty()) add_mass(b, r, count, mass);
+      const float* weights = b.p + r;
+      std::ptrdiff_t weights_stride = b.stride;
+      if constexpr (has_scale<T>) {  // where the queries were, which have done
+        weights = scaled(b, r, count, values.scales.row(0, b.head) + r);
+        weights_stride = tile_rows;
+      }
       const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int seen) {
-        kernels::add(b.p + i * b.stride + r, b.stride, queries, v, stride, seen, width, result + i * dim(), dim());
+        kernels::add(weights + i * weights_stride, weights_stride, queries, v, stride, seen, width, result + i * dim(),
+                     dim());
       };
       const auto product = [&](const auto* v, std::ptrdiff_t stride) {
         if (r + count > b.seen(0)) {
-          for (int i = 0; i < b.m; i += b.group)
-            add(v, stride, i, b.group, (std::max)(0, (std::min)(count, b.seen(i) - r)));
+          for (int i = 0; i < b.m; i += b.group) add(v, stride, i, b.group, seen_of(b, i, r, count));
           return;
         }
         if constexpr (std::is_same<decltype(v), const float*>::value)
           if (b.m >= gemm_rows) {
             map(result, b.m, width, dim()).noalias() +=
-                map(b.p + r, b.m, count, b.stride) * map(v, count, width, stride);
+                map(weights, b.m, count, weights_stride) * map(v, count, width, stride);
             return;
           }
         add(v, stride, 0, b.m, count);
@@ -284,7 +307,16 @@ class Attention {
         product(static_cast<const float*>(b.tile) + begin, dim());
       }
     }
-    for (int i = 0; i < b.m; ++i) convert_row(result + i * dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
+    for (int i = 0; i < b.m; ++i) {
+      Eigen::Map<Eigen::ArrayXf>(result + i * dim(), width) *= b.norms[i];
+      convert_row(result + i * dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
+    }
+  }
+
+  /// The terms of rows [r, r + count) times scales, [m, tile_rows].
+  const float* scaled(const Block& b, int r, int count, const float* scales) const {
+    for (int i = 0; i < b.m; ++i) kernels::multiply(b.p + i * b.stride + r, scales, count, b.queries + i * tile_rows);
+    return b.queries;
   }
 
   /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to mass.

@@ -10,26 +10,55 @@ namespace buzz {
 /// depends on neither the number of queries nor that of rows, so that results are the same bits however work is cut.
 namespace kernels {
 
+// Lambdas that index arrays of packets have to be inlined, or the arrays live in memory and every step stores them; gcc
+// decides otherwise now and then.
+#if defined(__GNUC__)
+#define BUZZ_INLINED __attribute__((always_inline))
+#else
+#define BUZZ_INLINED
+#endif
+
 constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;
 
 template <class F, int... Is>
-inline void unroll(F&& f, std::integer_sequence<int, Is...>) {
+EIGEN_ALWAYS_INLINE void unroll(F&& f, std::integer_sequence<int, Is...>) {
   (f(std::integral_constant<int, Is>()), ...);
 }
 /// f(0), ..., f(N - 1) with compile-time arguments, so that arrays indexed by them live in registers.
 template <int N, class F>
-inline void unroll(F&& f) {
+EIGEN_ALWAYS_INLINE void unroll(F&& f) {
   unroll(f, std::make_integer_sequence<int, N>());
 }
 
 /// Asks for what a stream over rows will read 4 KiB after x, at the first packet of each cache line: processors stop at
 /// page ends and lose track of rows that are read side by side (bench/README.md has the ratios).
 template <class T>
-inline void prefetch_ahead(const T* x, int i) {
+EIGEN_ALWAYS_INLINE void prefetch_ahead(const T* x, int i) {
   constexpr int line = 64 / static_cast<int>(sizeof(T));
-  if (i % line == 0)
-    Eigen::internal::prefetch(  // NOLINTNEXTLINE(performance-no-int-to-ptr): past the array no pointer can be added to
-        reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096));
+  if (i % line != 0) return;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): past the array no pointer can be added to
+  const T* ahead = reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096);
+#if defined(__GNUC__)
+  __builtin_prefetch(ahead);  // gcc leaves out calls of functions that do nothing else, as Eigen's
+#else
+  Eigen::internal::prefetch(ahead);
+#endif
+}
+
+/// sum[q][r] += the products of n elements of a[q] and b[r] from i on, a packet or less. Inlined for certain: called,
+/// it would hold the sums in memory, and every step would store them.
+template <int Q, int R, class T>
+EIGEN_ALWAYS_INLINE void add_products(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride,
+                                      int i, int n, Packet (&sum)[Q][R]) {
+  Packet row[R];
+  unroll<R>([&](auto r) BUZZ_INLINED {
+    prefetch_ahead(b + r * b_stride, i);
+    row[r] = load_up_to(b + r * b_stride + i, n);
+  });
+  unroll<Q>([&](auto q) BUZZ_INLINED {
+    const Packet query = load_up_to(a + q * a_stride + i, n);
+    unroll<R>([&](auto r) BUZZ_INLINED { sum[q][r] = Eigen::internal::pmadd(query, row[r], sum[q][r]); });
+  });
 }
 
 /// out[q][r] = dot(a[q], b[r]) over dim elements, for Q x R rows.
@@ -37,22 +66,13 @@ template <int Q, int R, class T>
 inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int dim, float* out,
                  std::ptrdiff_t out_stride) {
   Packet sum[Q][R];
-  unroll<Q>([&](auto q) { unroll<R>([&](auto r) { sum[q][r] = Eigen::internal::pset1<Packet>(0.f); }); });
-  const auto step = [&](int i, auto&& at) {
-    Packet row[R];
-    unroll<R>([&](auto r) {
-      prefetch_ahead(b + r * b_stride, i);
-      row[r] = at(b + r * b_stride);
-    });
-    unroll<Q>([&](auto q) {
-      const Packet query = at(a + q * a_stride);
-      unroll<R>([&](auto r) { sum[q][r] = Eigen::internal::pmadd(query, row[r], sum[q][r]); });
-    });
-  };
+  unroll<Q>([&](auto q) BUZZ_INLINED {
+    unroll<R>([&](auto r) BUZZ_INLINED { sum[q][r] = Eigen::internal::pset1<Packet>(0.f); });
+  });
   int i = 0;
-  for (; i + packet_size <= dim; i += packet_size) step(i, [i](const auto* x) { return load(x + i); });
-  if (i < dim) step(i, [i, dim](const auto* x) { return load(x + i, dim - i); });
-  unroll<Q>([&](auto q) { unroll<R>([&](auto r) { out[q * out_stride + r] = Eigen::internal::predux(sum[q][r]); }); });
+  for (; i + packet_size <= dim; i += packet_size) add_products(a, a_stride, b, b_stride, i, packet_size, sum);
+  if (i < dim) add_products(a, a_stride, b, b_stride, i, dim - i, sum);
+  unroll<Q>([&](auto q) BUZZ_INLINED { lane_sums<R>(sum[q], out + q * out_stride); });
 }
 
 template <int Q, class T>
@@ -69,20 +89,23 @@ template <int Q, int N, class T>
 inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, float* out,
                 std::ptrdiff_t out_stride) {
   Packet sum[Q][N];
-  unroll<Q>([&](auto q) { unroll<N>([&](auto n) { sum[q][n] = load(out + q * out_stride + n * packet_size); }); });
+  unroll<Q>([&](auto q) BUZZ_INLINED {
+    unroll<N>([&](auto n) BUZZ_INLINED { sum[q][n] = load(out + q * out_stride + n * packet_size); });
+  });
   for (int r = 0; r < rows; ++r) {
     Packet row[N];
-    unroll<N>([&](auto n) {
+    unroll<N>([&](auto n) BUZZ_INLINED {
       prefetch_ahead(b + r * b_stride, n * packet_size);
       row[n] = load(b + r * b_stride + n * packet_size);
     });
-    unroll<Q>([&](auto q) {
+    unroll<Q>([&](auto q) BUZZ_INLINED {
       const Packet w = Eigen::internal::pset1<Packet>(weight[q * w_stride + r]);
-      unroll<N>([&](auto n) { sum[q][n] = Eigen::internal::pmadd(w, row[n], sum[q][n]); });
+      unroll<N>([&](auto n) BUZZ_INLINED { sum[q][n] = Eigen::internal::pmadd(w, row[n], sum[q][n]); });
     });
   }
-  unroll<Q>([&](auto q) {
-    unroll<N>([&](auto n) { Eigen::internal::pstoreu(out + q * out_stride + n * packet_size, sum[q][n]); });
+  unroll<Q>([&](auto q) BUZZ_INLINED {
+    unroll<N>([&](auto n)
+                  BUZZ_INLINED { Eigen::internal::pstoreu(out + q * out_stride + n * packet_size, sum[q][n]); });
   });
 }
 
@@ -150,18 +173,27 @@ inline float exp_and_sum(float* p, int count, float shift) {
   float total = Eigen::internal::predux(sum);
   if (i < count) {
     float rest[packet_size];
-    Eigen::internal::pstoreu(rest, exp_or_zero(Eigen::internal::psub(load(p + i, count - i), by)));
+    Eigen::internal::pstoreu(rest, exp_or_zero(Eigen::internal::psub(load_up_to(p + i, count - i), by)));
     for (int j = 0; i + j < count; ++j) total += p[i + j] = rest[j];
   }
   return total;
 }
 
-/// Logits p[0..count) become probabilities; count >= 1. A NaN, or an infinite logit, makes all of them NaN.
-inline void softmax(float* p, int count) {
-  using Row = Eigen::Map<Eigen::ArrayXf>;
-  const float sum = exp_and_sum(p, count, Row(p, count).maxCoeff());
-  Row(p, count) *= 1 / sum;
+/// out[i] = x[i] * y[i] for i in [0, count); out may be x.
+inline void multiply(const float* x, const float* y, int count, float* out) {
+  int i = 0;
+  for (; i + packet_size <= count; i += packet_size)
+    Eigen::internal::pstoreu(out + i, Eigen::internal::pmul(load(x + i), load(y + i)));
+  for (; i < count; ++i) out[i] = x[i] * y[i];
 }
+
+/// The first half of a softmax: logits p[0..count) become exp(p - the largest), whose sum is returned; count >= 1. A
+/// NaN, or an infinite logit, makes the sum NaN.
+inline float softmax_terms(float* p, int count) {
+  return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
+}
+
+#undef BUZZ_INLINED
 
 }  // namespace kernels
 }  // namespace buzz

@@ -62,12 +62,40 @@ inline Packet load(const Eigen::half* from) {
 #endif
 #endif
 
-/// The first n < packet_size values, then zeros.
+/// The first n <= packet_size values, then zeros.
 template <class T>
-inline Packet load(const T* from, int n) {
+EIGEN_ALWAYS_INLINE Packet load_up_to(const T* from, int n) {
+  if (n == packet_size) return load(from);
   T padded[packet_size] = {};
   std::memcpy(static_cast<void*>(padded), from, sizeof(T) * static_cast<std::size_t>(n));
   return load(static_cast<const T*>(padded));
+}
+
+/// out[i] = the sum of x[i]'s lanes for N <= 4 packets, always in the same order, whatever N and i. Four at a time take
+/// a third of the shuffles of four times predux().
+template <int N>
+EIGEN_ALWAYS_INLINE void lane_sums(const Packet* x, float* out) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  const Packet none = Eigen::internal::pset1<Packet>(0.f);
+  const auto pair = [](Packet a, Packet b) {
+    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+  };
+  const Packet ab = pair(x[0], N > 1 ? x[1 % N] : none);
+  const Packet cd = pair(N > 2 ? x[2 % N] : none, N > 3 ? x[3 % N] : none);
+  const Packet all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
+  const __m256 half =
+      _mm256_add_ps(_mm512_castps512_ps256(all), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(all), 1)));
+  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
+  if constexpr (N == 4) {
+    _mm_storeu_ps(out, sums);
+  } else {
+    float four[4];
+    _mm_storeu_ps(four, sums);
+    for (int i = 0; i < N; ++i) out[i] = four[i];
+  }
+#else
+  for (int i = 0; i < N; ++i) out[i] = Eigen::internal::predux(x[i]);
+#endif
 }
 
 inline float bits_to_float(std::uint32_t bits) {
