@@ -52,8 +52,11 @@ inline void convert_row(const From* from, int count, To* to) {
     }
 }
 
-/// Quantises a row of floats to codes -127 to 127 and returns its scale; the error is at most scale / 2 a value. A row
-/// of zeros has scale 0; one that is not finite has scale NaN, so that it reads as NaN. O(count).
+/// Quantises a row of floats to codes -127 to 127 and returns its scale s = largest / 127. The error of a value is at
+/// most 0.50002 s: half a code, and 127 * 2^-23 codes since the division is a product with a rounded 1 / s. So a logit
+/// is off by at most e = |scale| * sum|q| * 0.50002 s of its key, and an output by (exp(2 e) - 1) * the largest |v| +
+/// 0.50002 s of the values, with the largest s of all rows (tests/int8_test.cpp). Requantising after a re-rotation adds
+/// the same again. A row of zeros has scale 0; one that is not finite has scale NaN, so that it reads as NaN. O(count).
 inline float quantise_row(const float* from, int count, std::int8_t* to) {
   Eigen::Map<const Eigen::ArrayXf> row(from, count);
   const float largest = row.abs().maxCoeff();
