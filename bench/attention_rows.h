@@ -45,6 +45,26 @@ void against_plain(const Layer& layer, int rows, double goal, const char* type, 
                           repeated([&] { ours.attend(); }), repeated(plain)));
 }
 
+/// The same attention over the same rows, with its mass and a policy that adds it to the scores, and without.
+inline void observing(const Decode<float, Full>& decode, const Layer& layer, int rows, std::vector<Ratio>& table) {
+  buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, {}, rows);
+  Beehive policy(roomy<Beehive>(rows), layer.kv_heads, rows);
+  policy.append(rows);
+  std::vector<float> out(decode.q().size()), sums(count(1, layer.kv_heads, rows));
+  const buzz::View<float> mass(sums.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
+  const auto attend = [&](const buzz::View<float>& wanted) {
+    attention(buzz::View<const float>(decode.q().data(), 1, layer.query_heads, layer.head_dim), {},
+              decode.cache().keys(), decode.cache().values(),
+              buzz::View<float>(out.data(), 1, layer.query_heads, layer.head_dim), wanted);
+  };
+  const Side with = repeated([&] {
+    attend(mass);
+    policy.observe_mass(buzz::View<const float>(mass));
+  });
+  table.push_back(compare("4 attend with observing / without, " + at(layer, rows), Goal::at_most(1.03), with,
+                          repeated([&] { attend(none); })));
+}
+
 /// Rows 1 to 4 at one size.
 inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table) {
   Decode<float, Full> single(layer, rows);
@@ -53,11 +73,7 @@ inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table
   const Goal none = Goal::none();
   table.push_back(compare("1 plain sum / attend, float, " + at(layer, rows), is_long ? Goal::at_least(0.85) : none,
                           repeated([&] { sum_bytes(single.cache()); }), attend));
-  {
-    Decode<float, Beehive> scored(layer, rows);
-    table.push_back(compare("4 attend with observing / without, " + at(layer, rows), Goal::at_most(1.03),
-                            repeated([&] { scored.attend_and_observe(); }), attend));
-  }
+  observing(single, layer, rows, table);
   const Goal converted = is_long ? Goal::at_most(0.6) : rows == paper_rows ? Goal::at_most(1.15) : none;
   {
     Decode<Eigen::bfloat16, Full> bfloat(layer, rows);

@@ -81,15 +81,17 @@ inline double quantile(std::vector<double> values, double share) {
   return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
 }
 
-/// scale * a / b, from `rounds` pairs that stand beside each other in time, or as many as two seconds hold, but at
-/// least
-/// 15. a goes first in every second pair, so that neither side always finds the other's traces in the processor's
-/// caches and clock.
+/// Seconds that a ratio's pairs may take, if they are 15 at least.
+inline double most_seconds = 2;
+
+/// scale * a / b, from `rounds` pairs that stand beside each other in time, fewer where they take too long. a goes
+/// first in every second pair, so that neither side always finds the other's traces in the processor's caches and
+/// clock.
 inline Ratio compare(std::string name, Goal goal, const Side& a, const Side& b, double scale = 1, int rounds = 200) {
   a(), b();  // warms up, and finds repeated()'s number of calls
   std::vector<double> ratios;
   double spent = 0;
-  for (int i = 0; i < rounds && (i < 15 || spent < 2); ++i) {
+  for (int i = 0; i < rounds && (i < 15 || spent < most_seconds); ++i) {
     double first = 0, second = 0;
     spent += seconds([&] {
       if (i % 2 == 0) {
