@@ -66,20 +66,6 @@ class Keep {
   std::vector<std::int32_t> rows_;  // [heads, capacity]
 };
 
-/// memmove to a lower address. A row is often but a few cache lines, and a call takes as long as they do.
-inline void move_down(unsigned char* to, const unsigned char* from, std::size_t bytes) {
-  constexpr std::size_t line = 64, few = 16 * line;
-  if (bytes > few || bytes % line != 0) {
-    std::memmove(to, from, bytes);
-    return;
-  }
-  for (std::size_t i = 0; i < bytes; i += line) {
-    unsigned char registers[line];
-    std::memcpy(registers, from + i, line);
-    std::memcpy(to + i, registers, line);
-  }
-}
-
 /// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are.
 /// rows: [1, >= keep.from(), dim] of that head. Runs that stay where they are are not touched; neighbours move
 /// together where the rows lie side by side. Never allocates. O(moved bytes).
@@ -95,8 +81,7 @@ void compact(const Keep& keep, int head, View<T> rows) {
   keep.for_each_run(head, [&](int from, int to, int count) {
     if (from == to) return;
     if (dense) {
-      move_down(reinterpret_cast<unsigned char*>(rows.row(0, to)),
-                reinterpret_cast<const unsigned char*>(rows.row(0, from)), row_bytes * static_cast<std::size_t>(count));
+      std::memmove(static_cast<void*>(rows.row(0, to)), rows.row(0, from), row_bytes * static_cast<std::size_t>(count));
       return;
     }
     for (int i = 0; i < count; ++i)

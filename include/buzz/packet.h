@@ -119,15 +119,15 @@ inline float to_float(Eigen::half x) {
 /// out[0..count) = in[0..count) as floats, exactly.
 template <class T>
 inline void convert(const T* in, std::ptrdiff_t count, float* out) {
-  constexpr int block = 16;  // a constant trip count is unrolled and vectorised at -O2 too
-  std::ptrdiff_t i = 0;
-  if constexpr (loads_packets<T>) {
-    for (; i + packet_size <= count; i += packet_size) Eigen::internal::pstoreu(out + i, load(in + i));
-  } else {
-    for (; i + block <= count; i += block)
+  constexpr int block = loads_packets<T> ? packet_size : 16;  // a constant trip count is vectorised at -O2 too
+  const std::ptrdiff_t whole = count - count % block;
+  for (std::ptrdiff_t i = 0; i < whole; i += block) {
+    if constexpr (loads_packets<T>)
+      Eigen::internal::pstoreu(out + i, load(in + i));
+    else
       for (int j = 0; j < block; ++j) out[i + j] = to_float(in[i + j]);
   }
-  for (; i < count; ++i) out[i] = to_float(in[i]);
+  for (std::ptrdiff_t i = whole; i < count; ++i) out[i] = to_float(in[i]);
 }
 
 /// out[0..count) = in[0..count) as T, rounded to nearest even.
