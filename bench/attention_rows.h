@@ -4,7 +4,6 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
-#include <memory>
 #include <stdexcept>
 
 #include "plain_attention.h"

@@ -121,7 +121,7 @@ class Eviction {
     buzz::compact(*keep_, rows_of(keys_));
     buzz::compact(*keep_, rows_of(values_));
   }
-  /// memmove of as many rows as compact() moves, in as many pieces of the same sizes, from a place as far behind.
+  /// memmove of as many rows as compact() moves, in one piece a head.
   void move_bytes() {
     for (auto* store : {&keys_, &values_})
       for (int h = 0; h < layer_.kv_heads; ++h) {
