@@ -275,6 +275,35 @@ TEST(Attention, OfNoQueriesDoesNothing) {
   EXPECT_EQ(layer.mass(0), Values(5, 0.f));
 }
 
+TEST(Attention, SetsAllOfTheMassWhateverWasThere) {
+  const Shape shape{6, 2, 4, 80};
+  for (int tokens : {0, 1, 2, 7, 30, 80})
+    for (int rows : {tokens, tokens + 1, 511, 512, 513, 1100})
+      for (int parts : {1, 3})
+        for (int threads : {1, 3}) {
+          if (rows < 1 || (parts > 1 && tokens < parts)) continue;
+          AttentionOptions o;
+          o.threads = threads;
+          buzz::Attention attention(shape, o, rows);
+          const auto size = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
+          const Values q(size(tokens, 24), 0.5f), cached(size(rows, 8), 0.25f);
+          Values out(q.size()), mass(size(parts, 2 * rows), std::numeric_limits<float>::quiet_NaN());
+          const View<const float> rows_of(cached.data(), 2, rows, 4);
+          attention(View<const float>(q.data(), tokens, 6, 4), {}, rows_of, rows_of,
+                    View<float>(out.data(), tokens, 6, 4), View<float>(mass.data(), parts, 2, rows));
+          for (int part = 0; part < parts; ++part)  // equal keys: each query gives equally to the rows that it sees
+            for (int r = 0; r < 2 * rows; ++r) {
+              double expected = 0;
+              for (int t = 0; t < tokens; ++t) {
+                const int seen = rows - tokens + t + 1;
+                if (std::max(0, t - (tokens - parts)) == part && r % rows < seen) expected += 3. / seen;
+              }
+              ASSERT_NEAR(double(mass[size(part, 2 * rows) + static_cast<std::size_t>(r)]), expected, 1e-5)
+                  << tokens << " tokens, " << rows << " rows, part " << part << " of " << parts << ", row " << r;
+            }
+        }
+}
+
 TEST(Attention, IsTheSameBitsOnAnyNumberOfThreads) {
   auto thread_each = [](int count, buzz::Task task) {
     std::vector<std::thread> threads;

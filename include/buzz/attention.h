@@ -64,7 +64,8 @@ class Attention {
                   const View<O>& out, const View<float>& mass, Executor run = {}) {
     const int tokens = q.shape(0), rows = keys.values.shape(1);
     for_each_head(run, [&](int head, int slot) {
-      clear(mass, head);
+      // Its first block sets what it sees.
+      clear(mass, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
       for (int t = 0; t < tokens; t += block_) {
         const Block b = block(head, t, tokens, rows, slot, 0);
         if (is_split(b)) continue;
@@ -90,7 +91,7 @@ class Attention {
   void column_sums(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const View<const float>& lse,
                    const View<float>& mass, Executor run = {}) {
     for_each_head(run, [&](int head, int slot) {
-      clear(mass, head);
+      clear(mass, head, 0, mass.shape(2));
       for (int t = 0; t < q.shape(0); t += block_) {
         const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
         load_queries(q, turn, b);
@@ -118,6 +119,7 @@ class Attention {
   // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
   // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
   static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
+  static constexpr int mass_rows = 512;  // whose probabilities are added to the mass together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
 
   /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
@@ -247,15 +249,18 @@ class Attention {
     for (int i = 0; i < b.m; ++i) b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride, b.seen(i));
   }
 
-  /// Adds the probabilities of rows [r, r + count) to mass.
+  /// Adds the probabilities of rows [r, r + count) to mass; who is the first to add to a part sets it.
   void add_mass(const Block& b, int r, int count, const View<float>& mass) const {
     for (int i = 0; i < b.m; i += b.group) {
+      const int part = b.part(i, mass.shape(0)), seen = seen_of(b, i, r, count);
       const float *norms = b.norms + i, *p = b.p + i * b.stride + r;
-      for (int q = 0; q < b.group;) {
+      float* out = mass.row(part, b.head) + r;
+      bool set = part > 0 || b.token(i) == 0;
+      if (set) std::fill(out + seen, out + count, 0.f);
+      for (int q = 0; q < b.group; set = false) {
         int end = q;  // a query of NaN gives nothing
         while (end < b.group && std::isfinite(norms[end])) ++end;
-        kernels::add(norms + q, 0, 1, p + q * b.stride, b.stride, end - q, seen_of(b, i, r, count),
-                     mass.row(b.part(i, mass.shape(0)), b.head) + r, 0);
+        kernels::weighted_sum(norms + q, p + q * b.stride, b.stride, end - q, seen, set, out);
         q = end + 1;
       }
     }
@@ -276,7 +281,7 @@ class Attention {
     for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
       const int count = (std::min)(tile_rows, b.rows - r);
-      if (begin == 0 && !mass.empty()) add_mass(b, r, count, mass);
+      if (begin == 0 && r % mass_rows == 0 && !mass.empty()) add_mass(b, r, (std::min)(mass_rows, b.rows - r), mass);
       const float* weights = b.p + r;
       std::ptrdiff_t weights_stride = b.stride;
       if constexpr (has_scale<T>) {  // where the queries were, which have done
@@ -333,8 +338,9 @@ class Attention {
     }
   }
 
-  static void clear(const View<float>& mass, int head) {
-    for (int part = 0; part < mass.shape(0); ++part) std::fill_n(mass.row(part, head), mass.shape(2), 0.f);
+  static void clear(const View<float>& mass, int head, int begin, int end) {
+    for (int part = 0; part < mass.shape(0); ++part)
+      std::fill(mass.row(part, head) + begin, mass.row(part, head) + end, 0.f);
   }
 
   /// Floats are read where they are; so are other types where each row is converted but once, in registers.

@@ -179,6 +179,32 @@ inline float exp_and_sum(float* p, int count, float shift) {
   return total;
 }
 
+/// out[i] (+)= the sum of weight[q] * x[q][i] over Q queries, for i in [0, count); `set`: =.
+template <int Q>
+inline void weighted_sum(const float* weight, const float* x, std::ptrdiff_t stride, int count, bool set, float* out) {
+  Packet w[Q + 1];
+  unroll<Q>([&](auto q) BUZZ_INLINED { w[q] = Eigen::internal::pset1<Packet>(weight[q]); });
+  int i = 0;
+  for (; i + packet_size <= count; i += packet_size) {
+    Packet sum = set ? Eigen::internal::pset1<Packet>(0.f) : load(out + i);
+    unroll<Q>([&](auto q) BUZZ_INLINED { sum = Eigen::internal::pmadd(w[q], load(x + q * stride + i), sum); });
+    Eigen::internal::pstoreu(out + i, sum);
+  }
+  for (; i < count; ++i) {
+    float sum = set ? 0.f : out[i];
+    for (int q = 0; q < Q; ++q) sum += weight[q] * x[q * stride + i];
+    out[i] = sum;
+  }
+}
+
+/// The same over `queries`.
+inline void weighted_sum(const float* weight, const float* x, std::ptrdiff_t stride, int queries, int count, bool set,
+                         float* out) {
+  if (queries == 0 && set) std::fill_n(out, count, 0.f);
+  by_fours(queries,
+           [&](int q, auto n) { weighted_sum<n()>(weight + q, x + q * stride, stride, count, set && q == 0, out); });
+}
+
 /// out[i] = x[i] * y[i] for i in [0, count); out may be x.
 inline void multiply(const float* x, const float* y, int count, float* out) {
   int i = 0;
