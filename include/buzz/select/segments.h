@@ -34,7 +34,7 @@ class Segments {
   /// A row moves at most about log2(threshold) + 2 times before it is dropped.
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {4, 160}; }
-  static constexpr double window_share = 0.5;
+  static int usual_window(int spare) { return spare / 2; }  // of spare rows, for for_rows()
   static constexpr int least_middle = 1;
   static void fit(Options& o, int middle, int) { o.threshold = middle; }
   /// The paper's sizes, which are the defaults too.
