@@ -117,6 +117,40 @@ TEST(BadOptions, HeavyOutOfRange) {
   expect_refused_options<buzz::HeavyHitter>(above, "threshold", "9", ">= 10");
 }
 
+TEST(BadOptions, DecayOutOfRange) {
+  for (float decay : {0.f, 1.f, -0.5f, kNan})
+    expect_refused_options<buzz::HeavyHitter>([&](auto& o) { o.decay = decay; }, "decay", std::to_string(decay),
+                                              "above 0 and below 1");
+}
+
+TEST(BadOptions, WeightThatIsNotFinite) {
+  for (float weight : {kNan, kInf})
+    expect_refused_options<buzz::KeyValueBeehive>([&](auto& o) { o.weight = weight; }, "weight", std::to_string(weight),
+                                                  "finite");
+}
+
+TEST(BadOptions, ObservationWindowsAndKernels) {
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.queries = 0; }, "queries", "0", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 0; }, "kernel", "0", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = -7; }, "kernel", "-7", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 4; }, "kernel", "4", "odd");
+}
+
+TEST(BadOptions, BudgetsThatAreTooSmall) {
+  expect_refused([] { buzz::Options::for_rows(5); }, "rows", "5", "6 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(36, 32); }, "rows", "36", "37 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(-1, 1, 0.25); }, "rows", "-1", "6 to");
+  expect_refused([] { buzz::Tova::Options::for_rows(8, 8); }, "rows", "8", "9 to");
+  expect_refused([] { buzz::Options::for_rows(kMost); }, "rows", std::to_string(kMost), "6 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(100, 0); }, "max_chunk", "0", "1 to");
+  expect_refused([] { buzz::KeyValueBeehive::Options::tuned(5); }, "rows", "5", "6 to");
+}
+
+TEST(BadOptions, SharesThatAreNone) {
+  for (double share : {-0.1, 1.1, double(kNan), double(kInf)})
+    expect_refused([&] { buzz::Options::for_rows(100, 1, share); }, "window_share", std::to_string(share), "0 to 1");
+}
+
 TEST(BadOptions, CapacityBelowOne) {
   expect_refused_options<buzz::Full>([](auto& o) { o.capacity = 0; }, "capacity", "0", ">= 1");
 }

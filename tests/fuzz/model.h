@@ -214,7 +214,8 @@ class Model {
         for (int i = 0; i < rows(); ++i) {
           float& score = at(h, i).score;
           if (o().mass == oracle::Mass::latest && &part == &parts[0]) score = 0;
-          score += sum(part, h, i);
+          if (o().mass == oracle::Mass::newest) score = 0;
+          score = o().mass == oracle::Mass::largest ? std::max(score, sum(part, h, i)) : score + sum(part, h, i);
         }
   }
   void set_scores(const Part& part) {
