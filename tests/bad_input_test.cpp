@@ -108,6 +108,31 @@ TEST(BadOptions, KeepBelowOne) {
   expect_refused_options<buzz::Beehive>([](auto& o) { o.keep = 0; }, "keep", "0", ">= 1");
 }
 
+TEST(BadOptions, ChunksThatAreNone) {
+  const auto chunk = [](int keep, int rows, HiveRule hive, Passes passes, int threshold = 400) {
+    return [=](auto& o) {
+      o.stride = 0;
+      o.keep = keep;
+      o.chunk = rows;
+      o.hive = hive;
+      o.passes = passes;
+      o.threshold = threshold;
+    };
+  };
+  expect_refused_options<buzz::Beehive>([](auto& o) { o.chunk = 8; }, "stride", "5", "0");
+  expect_refused_options<buzz::Beehive>(chunk(4, 3, HiveRule::first, Passes::until_bounded), "chunk", "3", ">= 4");
+  expect_refused_options<buzz::Beehive>(chunk(1, -1, HiveRule::first, Passes::until_bounded), "chunk", "-1", ">= 1");
+  expect_refused_options<buzz::Beehive>(chunk(4, 4, HiveRule::together, Passes::until_bounded), "chunk", "4", ">= 5");
+  expect_refused_options<buzz::Beehive>(chunk(4, 7, HiveRule::first, Passes::single), "chunk", "7", ">= 8");
+  expect_refused_options<buzz::Beehive>(chunk(7, 8, HiveRule::together, Passes::until_bounded, 6), "threshold", "6",
+                                        ">= 7");
+  buzz::Options o;
+  expect_refused([&] { o.leave(0, 5); }, "left", "0", "1 to 5");
+  expect_refused([&] { o.leave(6, 5); }, "left", "6", "1 to 5");
+  expect_refused([&] { o.leave(1, 0); }, "fresh", "0", ">= 1");
+  expect_refused([&] { o.leave(1, 5, 0); }, "least_chunk", "0", ">= 1");
+}
+
 TEST(BadOptions, HeavyOutOfRange) {
   expect_refused_options<buzz::HeavyHitter>([](auto& o) { o.heavy = -1; }, "heavy", "-1", ">= 0");
   const auto above = [](buzz::HeavyHitter::Options& o) {

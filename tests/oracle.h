@@ -50,14 +50,14 @@ inline std::vector<int> best(const std::vector<double>& scores, const std::vecto
   return chosen;
 }
 
-/// Chunks of keep * stride rows leave their `keep` best; the last, of r rows, its ceil(r / stride) best.
-inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const std::vector<int>& rows, int stride,
+/// Chunks of `size` rows leave their `keep` best; the last, of r rows, its ceil(r * keep / size) best.
+inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const std::vector<int>& rows, int size,
                                        int keep) {
   std::vector<int> chosen, chunk;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     chunk.push_back(rows[i]);
-    if (static_cast<int>(chunk.size()) < keep * stride && i + 1 < rows.size()) continue;
-    const int count = (static_cast<int>(chunk.size()) + stride - 1) / stride;
+    if (static_cast<int>(chunk.size()) < size && i + 1 < rows.size()) continue;
+    const int count = (static_cast<int>(chunk.size()) * keep + size - 1) / size;
     for (int row : best(scores, chunk, count)) chosen.push_back(row);
     chunk.clear();
   }
@@ -260,11 +260,11 @@ class Cache {
     if (o_.hive == Hive::together) {
       std::vector<int> both = hive;
       add(fresh, both);
-      return best_of_chunks(scores, both, o_.stride, o_.keep);
+      return best_of_chunks(scores, both, o_.chunk_rows(), o_.keep);
     }
-    std::vector<int> kept =
-        o_.hive == Hive::first ? every(o_.hive_stride, hive) : best_of_chunks(scores, hive, o_.hive_stride, o_.keep);
-    add(best_of_chunks(scores, fresh, o_.stride, o_.keep), kept);
+    std::vector<int> kept = o_.hive == Hive::first ? every(o_.hive_stride, hive)
+                                                   : best_of_chunks(scores, hive, o_.keep * o_.hive_stride, o_.keep);
+    add(best_of_chunks(scores, fresh, o_.chunk_rows(), o_.keep), kept);
     return kept;
   }
 

@@ -74,8 +74,8 @@ inline std::string describe(const Config& c) {
   std::ostringstream s;
   s << "seed " << c.seed << " kind " << static_cast<int>(c.kind) << " heads " << o.query_heads << "/" << o.kv_heads
     << " dim " << o.head_dim << " sink " << o.sink << " window " << o.window << " threshold " << o.threshold
-    << " stride " << o.stride << " keep " << o.keep << " hive_stride " << c.hive_stride << " hive "
-    << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
+    << " stride " << o.stride << " keep " << o.keep << " chunk " << o.chunk << " hive_stride " << c.hive_stride
+    << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
     << static_cast<int>(o.mass) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
     << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " queries " << o.queries << " kernel "
     << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
@@ -131,8 +131,15 @@ inline void draw_policy(Random& r, Config* c) {
     o.single_pass = r.one_in(4);
     o.stride = r.in(o.hive == Hive::together || o.single_pass ? 2 : 1, 7);
     o.keep = r.one_in(2) ? 1 : r.in(2, 4);
+    if (r.one_in(3)) {
+      o.stride = 0;
+      o.chunk =
+          o.single_pass ? r.in(2 * o.keep, 4 * o.keep) : r.in(o.keep + (o.hive == Hive::together), 3 * o.keep + 3);
+      if (o.hive == Hive::together && !o.single_pass) o.threshold = std::max(o.threshold, o.chunk - 1);
+    }
     c->hive_stride = o.hive == Hive::together || r.one_in(2) ? 0 : r.in(2, 5);
-    o.hive_stride = c->hive_stride != 0 ? c->hive_stride : std::max(2, (o.stride + 1) / 2);
+    o.hive_stride =
+        c->hive_stride != 0 ? c->hive_stride : std::max(2, (o.chunk_rows() + 2 * o.keep - 1) / (2 * o.keep));
   }
 }
 
@@ -222,6 +229,7 @@ typename P::Options library_options(const Config& c) {
     result.threshold = o.threshold;
     result.stride = o.stride;
     result.keep = o.keep;
+    result.chunk = o.chunk;
     result.hive_stride = c.hive_stride;
     result.hive = o.hive == Hive::first      ? buzz::HiveRule::first
                   : o.hive == Hive::heaviest ? buzz::HiveRule::heaviest

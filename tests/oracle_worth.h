@@ -36,9 +36,19 @@ struct Options {
   Select select = Select::segments;
   int sink = 4, window = 160, threshold = 400;
   int stride = 5, keep = 1, hive_stride = 3;  // Select::segments
+  int chunk = 0;                              // Select::segments; 0: keep * stride
   Hive hive = Hive::first;                    // Select::segments
   bool single_pass = false;                   // Select::segments
   int heavy = 0;                              // Select::heaviest
+
+  int chunk_rows() const { return chunk != 0 ? chunk : keep * stride; }
+  /// Rows that may be pinned between sink and window so that repeated passes still shorten what is over the threshold:
+  /// n rows over chunks leave fewer if n * (chunk - keep) >= chunk.
+  int segments_room() const {
+    int n = 2;
+    while (hive == Hive::together && n * (chunk_rows() - keep) < chunk_rows()) ++n;
+    return threshold + 1 - n;
+  }
 
   double rope_base = 0;  // 0: no rotation
   int rope_dims = 0;

@@ -97,7 +97,7 @@ class Exact {
   /// Now and then pins a position that is still in the window or yet to come, while there is room for it.
   void pin() {
     const oracle::Options& o = c_.oracle;
-    int room = o.threshold - 1;
+    int room = o.segments_room();
     if (o.select == oracle::Select::heaviest) room = o.heavy;
     if (o.select == oracle::Select::nothing) room = o.threshold;
     if (o.single_pass) room = std::max(0, o.threshold + c_.max_chunk - 2 * (c_.max_chunk + 1));
