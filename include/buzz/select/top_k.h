@@ -19,6 +19,9 @@ class TopK {
   static constexpr int code = 2;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {0, 160}; }
+  static int usual_window(int spare) { return spare / 2; }  // of spare rows: half recent, half heavy, as in the paper
+  static constexpr int least_middle = 1;
+  static void fit(Options& o, int middle, int) { o.heavy = middle; }
 
   static void check(const Options& o) {
     require_at_least("heavy", o.heavy, 0);
@@ -53,6 +56,22 @@ class TopK {
  private:
   static int limit(const Options& o) { return o.threshold != 0 ? o.threshold : o.heavy; }
   int heavy_, threshold_;
+};
+
+/// The same with nothing protected by default, as in TOVA and KeyDiff: every row stands for choice.
+class TopKOfAll : public TopK {
+ public:
+  using TopK::TopK;
+  static constexpr Protect protect() { return {0, 0}; }
+  static int usual_window(int) { return 0; }
+};
+
+/// The same behind SnapKV's observation window.
+class TopKOfPrefix : public TopK {
+ public:
+  using TopK::TopK;
+  static constexpr Protect protect() { return {0, 32}; }
+  static int usual_window(int spare) { return (std::min)(32, spare); }
 };
 
 }  // namespace buzz
