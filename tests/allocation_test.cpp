@@ -230,8 +230,9 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
     diverse.unlike = unlike;
     expect_no_allocation<TypeParam, buzz::DiverseBeehive>(shape, {}, diverse);
   }
-  expect_no_allocation<TypeParam, buzz::KeyValueBeehive>(shape, {}, buzz::KeyValueBeehive::Options::tuned(32, 16));
+  expect_no_allocation<TypeParam, buzz::KeyValueBeehive>(shape, {}, buzz::KeyValueBeehive::Options::for_rows(32, 16));
   expect_no_allocation<TypeParam, buzz::KeyDiff>(shape, {}, buzz::KeyDiff::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, buzz::KeyOutliers>(shape, {}, buzz::KeyOutliers::Options::for_rows(32, 16));
   expect_no_allocation<TypeParam, buzz::Tova>(shape, {}, buzz::Tova::Options::for_rows(32, 16));
   expect_no_allocation<TypeParam, buzz::SnapKv>(shape, {}, buzz::SnapKv::Options::for_rows(32, 16));
 }

@@ -168,7 +168,7 @@ TEST(BadOptions, BudgetsThatAreTooSmall) {
   expect_refused([] { buzz::Tova::Options::for_rows(8, 8); }, "rows", "8", "9 to");
   expect_refused([] { buzz::Options::for_rows(kMost); }, "rows", std::to_string(kMost), "6 to 1073741823");
   expect_refused([] { buzz::Options::for_rows(100, 0); }, "max_chunk", "0", "1 to");
-  expect_refused([] { buzz::KeyValueBeehive::Options::tuned(5); }, "rows", "5", "6 to");
+  expect_refused([] { buzz::KeyOutliers::Options::for_rows(5); }, "rows", "5", "6 to");
 }
 
 TEST(BadOptions, SharesThatAreNone) {

@@ -33,6 +33,7 @@ TEST(ForRows, UsesTheWholeBudgetInEveryPolicy) {
   uses_all<buzz::KeyValueBeehive>();
   uses_all<buzz::HeavyHitter>();
   uses_all<buzz::KeyDiff>();
+  uses_all<buzz::KeyOutliers>();
   uses_all<buzz::Tova>();
   uses_all<buzz::SnapKv>();
   uses_all<buzz::Streaming>();
@@ -86,14 +87,14 @@ TEST(Paper, HasItsSizes) {
   EXPECT_EQ(buzz::Beehive::capacity(o, 1), 565);
 }
 
-TEST(Tuned, KeepsFourOfEachEightOfHiveAndFreshRows) {
-  const auto o = buzz::KeyValueBeehive::Options::tuned(640, 36);
-  EXPECT_EQ(buzz::KeyValueBeehive::capacity(o, 36), 640);
-  EXPECT_EQ(o.window, 300);
-  EXPECT_EQ(o.keep, 4);
-  EXPECT_EQ(o.keep * o.stride, 8);
-  EXPECT_EQ(o.hive, buzz::HiveRule::together);
-  EXPECT_EQ(buzz::Options::tuned(640, 36, 0.2).window, 120) << "of any beehive, with any share";
+TEST(KeyOutliers, HaveFourFifthsOfTheBudgetAsWindow) {
+  const auto o = buzz::KeyOutliers::Options::for_rows(640, 36);  // 600 are left
+  EXPECT_EQ(buzz::KeyOutliers::capacity(o, 36), 640);
+  EXPECT_EQ(o.sink, 4);
+  EXPECT_EQ(o.window, 480);
+  EXPECT_EQ(o.heavy, 120);
+  EXPECT_EQ(o.threshold, 0) << "every call evicts";
+  EXPECT_EQ(o.mean_over, buzz::MeanOver::middle);
 }
 
 }  // namespace

@@ -329,6 +329,8 @@ void compare(const Config& c, Statistics* s) {
       return Comparison<T, buzz::KeyValueBeehive>(c, s).run();
     case Kind::snap_kv:
       return Comparison<T, buzz::SnapKv>(c, s).run();
+    case Kind::key_outliers:
+      return Comparison<T, buzz::KeyOutliers>(c, s).run();
   }
 }
 

@@ -42,14 +42,30 @@ class Random {
   std::uint64_t state_;
 };
 
-enum class Kind { beehive, heavy_hitter, streaming, full, strided, diverse, given, tova, key_diff, key_value, snap_kv };
-constexpr int kKinds = 11;
+enum class Kind {
+  beehive,
+  heavy_hitter,
+  streaming,
+  full,
+  strided,
+  diverse,
+  given,
+  tova,
+  key_diff,
+  key_value,
+  snap_kv,
+  key_outliers
+};
+constexpr int kKinds = 12;
 
 inline bool takes_top_k(Kind k) {
-  return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv;
+  return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv ||
+         k == Kind::key_outliers;
 }
 /// Scores of keys and values are rounded, and some are negative.
-inline bool looks_at_rows(Kind k) { return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value; }
+inline bool looks_at_rows(Kind k) {
+  return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value || k == Kind::key_outliers;
+}
 
 struct Config {
   std::uint64_t seed = 0;
@@ -93,11 +109,11 @@ inline void set_kind(Config* c) {
   if (k == Kind::full) o.select = Select::everything;
   if (takes_top_k(k)) o.select = Select::heaviest;
   if (k == Kind::streaming || k == Kind::full || k == Kind::strided) o.score = Score::none;
-  if (k == Kind::diverse || k == Kind::key_diff) o.score = Score::key_diversity;
+  if (k == Kind::diverse || k == Kind::key_diff || k == Kind::key_outliers) o.score = Score::key_diversity;
   if (k == Kind::key_value) o.score = Score::key_value;
   if (k == Kind::snap_kv) o.score = Score::recent;
   if (k == Kind::given) o.score = Score::given;
-  o.shared = k == Kind::tova;
+  o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.mass = Mass::newest;
   if (k == Kind::key_diff) o.unlike = Unlike::direction;
 }

@@ -53,6 +53,7 @@ void with_every_policy(F&& f) {
   f(PolicyType<buzz::KeyDiff>(), Kind::key_diff);
   f(PolicyType<buzz::KeyValueBeehive>(), Kind::key_value);
   f(PolicyType<buzz::SnapKv>(), Kind::snap_kv);
+  f(PolicyType<buzz::KeyOutliers>(), Kind::key_outliers);
 }
 
 /// The field that f() is refused for.

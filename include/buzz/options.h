@@ -48,14 +48,6 @@ struct PolicyOptions : Protect, Score::Options, Select::Options {
     return o;
   }
 
-  /// The best that we know for beehives; sizes as for_rows() has them.
-  template <class S = Select, class... Sizes>
-  static PolicyOptions tuned(int rows, Sizes... max_chunk_and_window_share) {
-    PolicyOptions o = for_rows(rows, max_chunk_and_window_share...);
-    S::tune(o);
-    return o;
-  }
-
  private:
   template <class Window>
   static PolicyOptions sized(int rows, int max_chunk, Window&& window) {

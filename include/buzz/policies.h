@@ -21,7 +21,7 @@ using Beehive = Policy<Mass, Segments>;
 using Strided = Policy<NoScore, Segments>;
 /// The beehive's even choice, of the keys that are least like the others.
 using DiverseBeehive = Policy<KeyDiversity, Segments>;
-/// The same where a row's value counts as much as its key. Options::tuned() are its best.
+/// The same where a row's value counts as much as its key.
 using KeyValueBeehive = Policy<Mixed<KeyDiversity, ValueNorm>, Segments>;
 /// H2O (arXiv 2306.14048): accumulated attention, the heaviest rows of all.
 using HeavyHitter = Policy<Mass, TopK>;
@@ -35,6 +35,18 @@ struct DirectionDiversity : KeyDiversity {
 };
 /// KeyDiff (arXiv 2504.15364): of all rows the keys that are least like the others.
 using KeyDiff = Policy<DirectionDiversity, TopKOfAll>;
+
+/// KeyDiversity among the rows that stand for choice.
+struct MiddleDiversity : KeyDiversity {
+  struct Options : KeyDiversity::Options {
+    Options() { mean_over = MeanOver::middle; }
+  };
+  using KeyDiversity::KeyDiversity;
+};
+/// The best that we know, of all that buzz-evaluate has compared (examples/evaluate/README.md): a long window, and
+/// behind it the keys least like the others there, one list for all KV heads. It needs no probabilities, so that it
+/// runs beside any kernel and in engines whose heads share their cells. Options::for_rows() has its sizes.
+using KeyOutliers = Policy<Shared<MiddleDiversity>, TopKOfHistory>;
 
 /// Mass whose options are TOVA's.
 struct NewestMass : Mass {

@@ -58,11 +58,6 @@ class Segments {
   /// The paper's sizes, which are the defaults too.
   static void as_published(Options& o) { o = Options(); }
   /// The best 4 of each 8 rows of hive and fresh rows together.
-  static void tune(Options& o) {
-    o.stride = 2;
-    o.keep = 4;
-    o.hive = HiveRule::together;
-  }
 
   static void check(const Options& o) {
     require_at_least("threshold", o.threshold, 1);

@@ -66,6 +66,14 @@ class TopKOfAll : public TopK {
   static int usual_window(int) { return 0; }
 };
 
+/// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough.
+class TopKOfHistory : public TopK {
+ public:
+  using TopK::TopK;
+  static constexpr Protect protect() { return {4, 960}; }
+  static int usual_window(int spare) { return spare - spare / 5; }
+};
+
 /// The same behind SnapKV's observation window.
 class TopKOfPrefix : public TopK {
  public:
