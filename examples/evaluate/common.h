@@ -11,15 +11,22 @@
 #include <vector>
 
 #include "evaluate/jobs.h"
-#include "evaluate/policies.h"
+#include "evaluate/make_policy.h"
 #include "evaluate/results_cache.h"
 #include "evaluate/sequence.h"
+#include "evaluate/settings.h"
 #include "evaluate/table.h"
 #include "tiny_llama/text_file.h"
 
 namespace evaluate {
 
 using nlohmann::json;
+
+inline std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const NamedPolicy& p : policies()) names.push_back(p.name);
+  return names;
+}
 
 struct CommonOptions {
   std::string model = BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf";
@@ -62,18 +69,14 @@ struct Contender {
   bool is_full() const { return policy == "full"; }
 };
 
-/// Changes whenever the program is built anew: what another library measured is not taken from the cache.
-inline std::string& build_stamp() {
-  static std::string stamp;
-  return stamp;
-}
-
 class Common {
  public:
-  explicit Common(const CommonOptions& options)
+  /// stamp: of the program; what another one measured is not taken for its results.
+  Common(const CommonOptions& options, const std::string& stamp)
       : o_(options),
         model_(tiny_llama::read_model(options.model)),
         model_hash_(hex(hash(tiny_llama::read_text(options.model)))),
+        stamp_(stamp + ", " + policies_stamp()),
         cache_(options.cache) {
     buzz::require_at_least("chunk", o_.chunk, 1);
     buzz::require_range("threads", o_.threads, 1, 256);
@@ -103,7 +106,7 @@ class Common {
     return sequence(c, sizes);
   }
   Sequence sequence(const Contender& c, const Sizes& sizes) const {
-    return Sequence(model_, make_policy_cache(config(), c.policy, sizes));
+    return Sequence(model_, make_policy(config(), c.policy, sizes));
   }
 
   /// Does `count` independent pieces of work, or takes their results from an earlier run; in order.
@@ -116,7 +119,7 @@ class Common {
     std::vector<json> made(count);
     Progress progress(true, all);
     run_jobs(count, o_.threads, [&](std::size_t i) {
-      const json whole = {{"model", model_hash_}, {"program", build_stamp()}, {"chunk", o_.chunk}, {"work", key(i)}};
+      const json whole = {{"model", model_hash_}, {"program", stamp_}, {"chunk", o_.chunk}, {"work", key(i)}};
       bool remembered = true;
       made[i] = cache_.get(whole, [&] {
         remembered = false;
@@ -130,7 +133,7 @@ class Common {
  private:
   CommonOptions o_;
   Model model_;
-  std::string model_hash_;
+  std::string model_hash_, stamp_;
   ResultsCache cache_;
   std::vector<Contender> contenders_;
 };

@@ -41,7 +41,7 @@ void publish(const CommonOptions& o, const std::vector<Table>& tables) {
 void declare_common(CLI::App& app, CommonOptions& o) {
   app.add_option("--model", o.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
   std::string names;
-  for (const NamedPolicy& p : policy_table())
+  for (const NamedPolicy& p : policies())
     names += "\n  " + p.name + ": " + p.about + (p.settings.empty() ? "" : " (" + p.settings + ")");
   app.add_option("--policies", o.policies, "Beside full; each a name, or name:key=value,key=value" + names);
   app.add_option("--budgets", o.budgets, "Rows, as 256, or shares of the full cache's, as 40%")->capture_default_str();
@@ -85,7 +85,6 @@ CLI::App* declare_questions(CLI::App& app, QuestionsOptions& o) {
 int main(int argc, char** argv) {
   CLI::App app("What a bounded cache costs in accuracy, policy by policy, at equal peak bytes.", "buzz-evaluate");
   app.require_subcommand(1);
-  build_stamp() = __DATE__ " " __TIME__;
   CommonOptions common;
   PerplexityOptions perplexity;
   QuestionsOptions questions;
@@ -98,7 +97,7 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     for (const auto& [task, run] : tasks)
-      if (task->parsed()) publish(common, run(Common(common)));
+      if (task->parsed()) publish(common, run(Common(common, __DATE__ " " __TIME__)));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const buzz::InvalidArgument& error) {

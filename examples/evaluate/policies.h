@@ -1,4 +1,5 @@
-// The policies that are compared, by name: a new one is a line in policy_table().
+// The policies that are compared, by name: a new one is a line in policy_table(). For make_policy.cpp alone, since
+// every policy takes seconds to compile.
 #pragma once
 
 #include <cmath>
@@ -8,20 +9,10 @@
 #include <vector>
 
 #include "buzz/policies.h"
+#include "evaluate/make_policy.h"
 #include "evaluate/settings.h"
-#include "tiny_llama/cache.h"
-#include "tiny_llama/model.h"
 
 namespace evaluate {
-
-/// What a cache is made for.
-struct Sizes {
-  int budget = 0;      // rows
-  int counted = 32;    // of these, for the tokens of one call
-  int max_chunk = 32;  // tokens of one call; more than `counted` where a prompt is read at once and then evicted
-  int tokens = 0;      // that there will be in all
-  buzz::Positions positions = buzz::Positions::logical;
-};
 
 /// Sets what the options have. Of the budget, a share or a number of rows is the window, and sink, window, threshold
 /// and the tokens of a call are all of it: all policies have the same peak.
@@ -70,59 +61,26 @@ void set_options(Options& options, Settings& settings, const Sizes& sizes) {
 }
 
 template <class Policy>
-std::unique_ptr<tiny_llama::Cache> make_policy(const tiny_llama::Config& config, Settings& settings,
-                                               const Sizes& sizes) {
+std::unique_ptr<tiny_llama::Cache> make(const tiny_llama::Config& config, Settings& settings, const Sizes& sizes) {
   typename Policy::Options options;
   set_options(options, settings, sizes);
   return std::make_unique<tiny_llama::CacheOf<float, Policy>>(config, options, sizes.positions, sizes.max_chunk);
 }
 
-struct NamedPolicy {
-  std::string name;
-  std::unique_ptr<tiny_llama::Cache> (*make)(const tiny_llama::Config&, Settings&, const Sizes&);
-  std::string settings;  // where they are not the policy's own
-  std::string about;
-};
-
 inline const std::vector<NamedPolicy>& policy_table() {
   static const std::vector<NamedPolicy> table = {
-      {"full", make_policy<buzz::Full>, "", "everything"},
-      {"streaming", make_policy<buzz::Streaming>, "window=1", "sink and window (StreamingLLM)"},
-      {"local", make_policy<buzz::Streaming>, "sink=0,window=1", "the newest rows"},
-      {"h2o", make_policy<buzz::HeavyHitter>, "sink=0,window=0.5", "attention, the heaviest of all (H2O)"},
-      {"buzz", make_policy<buzz::Beehive>, "window=0.2,stride=5", "attention, one of each chunk of 5 (BUZZ)"},
-      {"strided", make_policy<buzz::Strided>, "window=0.2,stride=5", "one in 5 by index"},
-      {"diverse", make_policy<buzz::DiverseBeehive>, "window=0.5,keep=4,chunk=8,hive=together",
+      {"full", make<buzz::Full>, "", "everything"},
+      {"streaming", make<buzz::Streaming>, "window=1", "sink and window (StreamingLLM)"},
+      {"local", make<buzz::Streaming>, "sink=0,window=1", "the newest rows"},
+      {"h2o", make<buzz::HeavyHitter>, "sink=0,window=0.5", "attention, the heaviest of all (H2O)"},
+      {"buzz", make<buzz::Beehive>, "window=0.2,stride=5", "attention, one of each chunk of 5 (BUZZ)"},
+      {"strided", make<buzz::Strided>, "window=0.2,stride=5", "one in 5 by index"},
+      {"diverse", make<buzz::DiverseBeehive>, "window=0.5,stride=2,keep=4,hive=together",
        "unlike keys, the best 4 of each chunk of 8"},
-      {"diverse-global", make_policy<buzz::Policy<buzz::KeyDiversity, buzz::TopK>>, "window=0.5",
+      {"diverse-global", make<buzz::Policy<buzz::KeyDiversity, buzz::TopK>>, "window=0.5",
        "unlike keys, the best of all"},
   };
   return table;
-}
-
-inline std::vector<std::string> policy_names() {
-  std::vector<std::string> names;
-  for (const NamedPolicy& p : policy_table()) names.push_back(p.name);
-  return names;
-}
-
-/// spec: a name of the table, and settings in place of its own after a colon. Errors: an unknown name or setting, a
-/// budget with too little room, what the policy refuses.
-inline std::unique_ptr<tiny_llama::Cache> make_policy_cache(const tiny_llama::Config& config, const std::string& spec,
-                                                            const Sizes& sizes) {
-  const std::size_t colon = (std::min)(spec.find(':'), spec.size());
-  std::string known;
-  for (const NamedPolicy& p : policy_table()) {
-    known += (known.empty() ? "" : ", ") + p.name;
-    if (p.name != spec.substr(0, colon)) continue;
-    Settings settings;
-    settings.add(p.settings);
-    if (colon < spec.size()) settings.add(spec.substr(colon + 1));
-    std::unique_ptr<tiny_llama::Cache> cache = p.make(config, settings, sizes);
-    settings.refuse_others(spec);
-    return cache;
-  }
-  fail("policy", printable(spec), known);
 }
 
 }  // namespace evaluate
