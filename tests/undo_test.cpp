@@ -13,11 +13,12 @@ using buzz::UndoLog;
 using oracle::refused;
 using Values = std::vector<float>;
 
-/// What a log asks of a score: rows of floats that it may read and write.
+/// What a log asks of a score: rows of floats that it may read and write, and to be told of each step back.
 struct Scores {
   std::vector<Values> heads;
-  buzz::Span<const float> scores(int h, int rows) const { return {heads[static_cast<std::size_t>(h)].data(), rows}; }
-  float* row(int h) { return heads[static_cast<std::size_t>(h)].data(); }
+  int steps_back = 0;
+  float* target(int h) { return heads[static_cast<std::size_t>(h)].data(); }
+  void step_back() { ++steps_back; }
 };
 
 TEST(UndoLog, BringsBackWhatWasThere) {
@@ -39,6 +40,7 @@ TEST(UndoLog, GoesBackStepByStep) {
   }
   log.restore(3, s, 1);
   EXPECT_EQ(s.heads[0][0], 3) << "after positions 0 to 2";
+  EXPECT_EQ(s.steps_back, 1);
   log.restore(3, s, 1);
   EXPECT_EQ(s.heads[0][0], 3) << "there is nothing left to take back";
   log.restore(1, s, 1);

@@ -43,8 +43,7 @@ class BuzzCache {
         policy_(options, shape.kv_heads, shape.max_chunk, shape.max_rollback),
         store_(shape, policy_.capacity()),
         attention_(shape, attention, policy_.capacity()),
-        mass_(Policy::needs_mass ? size((std::min)(shape.max_chunk, shape.max_rollback + 1), shape.kv_heads, capacity())
-                                 : 0),
+        mass_(Policy::needs_mass ? size(parts(shape.max_chunk), shape.kv_heads, capacity()) : 0),
         angles_(size(shape.max_chunk, rotation_.dims())),
         row_angles_(raw_keys_ ? size(capacity(), rotation_.dims()) : 0) {
     if (rotation_.compact()) require_range("capacity", capacity(), 1, rope.max_position);
@@ -261,11 +260,16 @@ class BuzzCache {
     return q.shape(0);
   }
 
+  /// The newest queries have a part each where the score or a rollback needs it; one more part is all the others'.
+  int parts(int tokens) const {
+    const int apart = (std::max)(policy_.queries_apart(), shape_.max_rollback);
+    return tokens <= apart ? tokens : apart + 1;
+  }
+
   /// Column sums of a call of `tokens` queries: [parts, kv_heads, rows].
   View<float> mass(int tokens) {
-    const int parts = mass_.empty() ? 0 : (std::min)(tokens, shape_.max_rollback + 1);
     const std::ptrdiff_t stride = capacity();
-    return {mass_.data(), parts, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
+    return {mass_.data(), mass_.empty() ? 0 : parts(tokens), shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
   }
 
   /// Has angles_ hold the rotations to positions [first, first + tokens).
@@ -286,7 +290,7 @@ class BuzzCache {
   Policy policy_;
   Store<T> store_;
   Attention attention_;
-  std::vector<float> mass_;        // [min(max_chunk, max_rollback + 1), kv_heads, capacity], the last attend's
+  std::vector<float> mass_;        // [parts(max_chunk), kv_heads, capacity], the last attend's
   std::vector<float> angles_;      // [max_chunk, rotation.dims()], of positions [turned_from_, turned_from_ + turned_)
   std::vector<float> row_angles_;  // [capacity, rotation.dims()], where keys are raw
   int turned_from_ = 0, turned_ = 0;

@@ -3,7 +3,10 @@
 #include "buzz/policy.h"
 #include "buzz/score/key_diversity.h"
 #include "buzz/score/mass.h"
+#include "buzz/score/mixed.h"
 #include "buzz/score/no_score.h"
+#include "buzz/score/shared.h"
+#include "buzz/score/value_norm.h"
 #include "buzz/select/by_index.h"
 #include "buzz/select/segments.h"
 #include "buzz/select/top_k.h"
@@ -17,8 +20,31 @@ using Beehive = Policy<Mass, Segments>;
 using Strided = Policy<NoScore, Segments>;
 /// The beehive's even choice, of the keys that are least like the others.
 using DiverseBeehive = Policy<KeyDiversity, Segments>;
+/// The same where a row's value counts as much as its key. Options::tuned() are its best.
+using KeyValueBeehive = Policy<Mixed<KeyDiversity, ValueNorm>, Segments>;
 /// H2O (arXiv 2306.14048): accumulated attention, the heaviest rows of all.
 using HeavyHitter = Policy<Mass, TopK>;
+
+/// KeyDiversity whose options are KeyDiff's.
+struct DirectionDiversity : KeyDiversity {
+  struct Options : KeyDiversity::Options {
+    Options() { unlike = Unlike::direction; }
+  };
+  using KeyDiversity::KeyDiversity;
+};
+/// KeyDiff (arXiv 2504.15364): of all rows the keys that are least like the others.
+using KeyDiff = Policy<DirectionDiversity, TopKOfAll>;
+
+/// Mass whose options are TOVA's.
+struct NewestMass : Mass {
+  struct Options : Mass::Options {
+    Options() { mass = MassKind::newest; }
+  };
+  using Mass::Mass;
+};
+/// TOVA (arXiv 2401.06104): of all rows those to which the newest query gave most, over all heads together.
+using Tova = Policy<Shared<NewestMass>, TopKOfAll>;
+
 /// StreamingLLM (arXiv 2309.17453): sink and window; with sink 0 a sliding window.
 using Streaming = Policy<NoScore, Nothing>;
 /// No eviction, up to a capacity.

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "buzz/archive.h"
+#include "buzz/options.h"
 #include "buzz/pins.h"
-#include "buzz/regions.h"
 #include "buzz/rows.h"
 #include "buzz/score/given.h"
 #include "buzz/score/undo.h"
@@ -33,25 +33,14 @@ struct CachedRows {
 template <class Score, class Select>
 class Policy {
  public:
-  struct Options : Protect, Score::Options, Select::Options {
-    Options() : Protect(Select::protect()) {}
-  };
+  using Options = PolicyOptions<Score, Select>;
   static constexpr bool needs_mass = Score::needs_mass;
   static constexpr bool needs_rows = Score::needs_rows;
   static constexpr bool moves_are_few = Select::moves_are_few;
 
   /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time.
   /// Errors: what check() refuses.
-  static int capacity(const Options& options, int max_chunk) {
-    require_at_least("sink", options.sink, 0);
-    require_at_least("window", options.window, 0);
-    Score::check(options);
-    Select::check(options);
-    require_at_least("max_chunk", max_chunk, 1);
-    const long long rows = Select::bound(options, max_chunk) + options.sink + options.window;
-    require_range("sink + window + threshold + max_chunk", rows, 1, (std::numeric_limits<int>::max)() / 2);
-    return static_cast<int>(rows);
-  }
+  static int capacity(const Options& options, int max_chunk) { return options.most_rows(max_chunk); }
 
   /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
   /// most that rollback() may take back, at kv_heads * capacity floats each where the score has a memory.
@@ -113,8 +102,8 @@ class Policy {
   }
 
   /// The same where the caller has summed the columns already: [parts, kv_heads, rows()], oldest queries first. One
-  /// part may hold all queries of a call; rollback() can only take back tokens that have a part each. O(parts *
-  /// kv_heads * rows).
+  /// part may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens that
+  /// have a part each. O(parts * kv_heads * rows).
   template <class S = Score>
   void observe_mass(View<const float> mass) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
@@ -126,10 +115,18 @@ class Policy {
   /// The user's own scores, [1, kv_heads, rows()], in place of all earlier ones. For Given. O(kv_heads * rows).
   template <class S = Score>
   void give(View<const float> scores) {
-    static_assert(std::is_same<S, Given>::value, "only Given takes the user's own scores");
+    static_assert(std::is_base_of<Given, S>::value, "only Given takes the user's own scores");
     require_shape("scores", scores, 1, heads_, rows_);
     remember(0, 1);
     score_.give(scores);
+  }
+
+  /// The newest queries of a call that have to have a part each in observe_mass().
+  int queries_apart() const {
+    if constexpr (needs_mass)
+      return Score::queries_apart(options_);
+    else
+      return 0;
   }
 
   /// Does the budget call for an eviction? O(1).
@@ -256,7 +253,7 @@ class Policy {
     a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
     for (int h = 0; h < self.heads_; ++h) {
       a.array(self.position_row(h), static_cast<std::size_t>(self.rows_));
-      if constexpr (Score::remembers) a.array(self.score_.row(h), static_cast<std::size_t>(self.rows_));
+      if constexpr (Score::remembers) Score::archive_rows(self.score_, a, h, self.rows_);
     }
     Pins::archive(self.pins_, a);
     self.loaded(a);

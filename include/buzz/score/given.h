@@ -9,7 +9,7 @@ class Given {
  public:
   struct Options {};
   static constexpr int code = 2;           // in saved files
-  static constexpr bool remembers = true;  // has scores between calls: scores(), row()
+  static constexpr bool remembers = true;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
 
@@ -33,8 +33,12 @@ class Given {
   void compact(const Keep& keep) { scores_.compact(keep); }
   void forget(int) {}
   Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
-  float* row(int head) { return scores_.head(head); }
-  const float* row(int head) const { return scores_.head(head); }
+  float* target(int head) { return scores_.head(head); }
+  void step_back() {}
+  template <class Self, class Archive>
+  static void archive_rows(Self& self, Archive& a, int head, int rows) {
+    a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
+  }
   std::size_t bytes() const { return scores_.bytes(); }
 
  private:

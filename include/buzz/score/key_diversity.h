@@ -2,77 +2,95 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "buzz/keep.h"
-#include "buzz/packet.h"
+#include "buzz/score/row_sums.h"
 
 namespace buzz {
 
-/// Score: minus the cosine of a row's key with the mean of its head's keys (all rows of the cache, as stored): what is
-/// unlike the rest is worth keeping. It needs no attention probabilities, so it works beside flash attention. After
-/// KeyDiff (arXiv 2504.15364). A zero key or a zero mean gives 0. A key that is not finite makes its head's scores
-/// NaN, and the choice falls on the oldest rows.
+/// How a key is unlike the others. cosine: minus its cosine with the mean key. direction: minus its cosine with the
+/// mean of the keys' directions, so that long keys do not count for more (KeyDiff, arXiv 2504.15364). distance: from
+/// the mean key, in the keys' own units.
+enum class Unlike { cosine, direction, distance };
+
+/// Which rows the mean is over: all of the cache, or those between sink and window.
+enum class MeanOver { all, middle };
+
+/// Score: how unlike the mean of its head's keys, as stored, a row's key is: what is unlike the rest is worth keeping.
+/// It needs no attention probabilities, so it works beside flash attention. The cosine of a zero key or a zero mean is
+/// 0. A key that is not finite, among those of the mean, makes its head's scores NaN, and the choice falls on the
+/// oldest rows.
 class KeyDiversity {
  public:
-  struct Options {};
+  struct Options {
+    Unlike unlike = Unlike::cosine;
+    MeanOver mean_over = MeanOver::all;
+  };
   static constexpr int code = 3;            // in saved files
-  static constexpr bool remembers = false;  // has scores between calls: scores(), row()
+  static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = true;  // select(keys, values)
 
   static void check(const Options&) {}
   template <class Archive>
-  static void archive(Archive&, const Options&) {}
-  KeyDiversity(const Options&, int, int) {}
+  static void archive(Archive& a, const Options& o) {
+    a.same("unlike", static_cast<int>(o.unlike));
+    a.same("mean_over", static_cast<int>(o.mean_over));
+  }
+  KeyDiversity(const Options& o, int, int capacity)
+      : o_(o), squares_(static_cast<std::size_t>(capacity)), sums_(static_cast<std::size_t>(capacity)) {}
 
   void append(int, int) {}
 
   /// keys [kv_heads, rows, head_dim]. O(rows * head_dim).
   template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) const {
-    const auto& keys = rows.keys.values;
-    const auto stored = [&](int row, int d) {
-      const double code_value = kernels::to_float(keys.row(head, row)[d]);
-      return rows.keys.scales.empty() ? code_value : code_value * rows.keys.scales.row(0, head)[row];
-    };
-    const int all = keys.shape(1), dim = keys.shape(2);
-    // Keys are measured by the largest of their head's values, so that no product overflows.
-    double largest = 0;
-    for (int r = 0; r < all; ++r)
-      for (int d = 0; d < dim; ++d) largest = (std::max)(largest, std::abs(stored(r, d)));
-    const double unit = largest == 0 ? 0 : 1 / largest;
-    const auto value = [&](int row, int d) { return stored(row, d) * unit; };
-    // The mean is made and used in blocks of a cache line's elements, so that no buffer of head_dim is needed.
-    constexpr int block = 16;
-    double mean_norm = 0;
-    std::fill_n(out, count, 0.f);
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) {
+    using row_sums::block;
+    const int dim = rows.keys.values.shape(2);
+    const int first = o_.mean_over == MeanOver::all ? 0 : begin;
+    const int end = o_.mean_over == MeanOver::all ? rows.keys.values.shape(1) : begin + count;
+    const bool directions = o_.unlike == Unlike::direction, distances = o_.unlike == Unlike::distance;
+    float room[block];
+    if (!distances)
+      for (int r = directions ? (std::min)(first, begin) : begin; r < (directions ? end : begin + count); ++r)
+        squares(r) = row_sums::squares(rows.keys, head, r);
+    std::fill_n(sums_.data(), count, 0.);
+    double mean_squares = 0;
     for (int d = 0; d < dim; d += block) {
       const int n = (std::min)(block, dim - d);
       double mean[block] = {};
-      for (int r = 0; r < all; ++r)
-        for (int j = 0; j < n; ++j) mean[j] += value(r, d + j);
+      for (int r = first; r < end; ++r)
+        row_sums::add(row_sums::read(rows.keys, head, r, d, n, room), n, directions ? inverse_norm(r) : 1, mean);
       for (int j = 0; j < n; ++j) {
-        mean[j] /= all;
-        mean_norm += mean[j] * mean[j];
+        mean[j] /= end - first;
+        mean_squares += mean[j] * mean[j];
       }
       for (int i = 0; i < count; ++i) {
-        double dot = 0;
-        for (int j = 0; j < n; ++j) dot += mean[j] * value(begin + i, d + j);
-        out[i] += static_cast<float>(dot);
+        const float* key = row_sums::read(rows.keys, head, begin + i, d, n, room);
+        sums_[static_cast<std::size_t>(i)] +=
+            distances ? row_sums::distance(key, mean, n) : row_sums::dot(key, mean, n);
       }
     }
     for (int i = 0; i < count; ++i) {
-      double norm = 0;
-      for (int d = 0; d < dim; ++d) norm += value(begin + i, d) * value(begin + i, d);
-      const double length = std::sqrt(norm * mean_norm);
-      out[i] = length == 0 ? 0.f : static_cast<float>(-out[i] / length);
+      const double sum = sums_[static_cast<std::size_t>(i)];
+      const double length = distances ? 0 : std::sqrt(squares(begin + i)) * std::sqrt(mean_squares);
+      out[i] = static_cast<float>(distances ? std::sqrt(sum) : length == 0 ? 0 : -sum / length);
     }
   }
 
   void compact(const Keep&) {}
   void forget(int) {}
   Span<const float> scores(int, int) const { return {}; }
-  std::size_t bytes() const { return 0; }
+  std::size_t bytes() const { return (squares_.size() + sums_.size()) * sizeof(double); }
+
+ private:
+  double& squares(int row) { return squares_[static_cast<std::size_t>(row)]; }
+  double inverse_norm(int row) { return squares(row) == 0 ? 0 : 1 / std::sqrt(squares(row)); }
+
+  Options o_;
+  std::vector<double> squares_;  // [capacity], of the rows' keys
+  std::vector<double> sums_;     // [capacity], of the middle rows: dot with the mean, or squared distance from it
 };
 
 }  // namespace buzz

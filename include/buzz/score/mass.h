@@ -1,15 +1,22 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cmath>
+#include <limits>
+#include <string>
 
+#include "buzz/error.h"
 #include "buzz/score/row_scores.h"
 
 namespace buzz {
 
-/// How the column sums of successive calls make a row's score. accumulated: their sum (BUZZ, section 3.2; H2O). latest:
-/// the last call's alone (the authors' `fast`). mean: accumulated over the number of tokens since the row's own, so
-/// that an old row has no head start.
-enum class MassKind { accumulated, latest, mean };
+/// How column sums make a row's score, where a query's column sum is what all heads of a group gave the row.
+/// accumulated: the sum of all (BUZZ, section 3.2; H2O). latest: of the last call's queries (the authors' `fast`).
+/// mean: accumulated over the number of tokens since the row's own, so that an old row has no head start. newest: the
+/// last query's alone (TOVA). largest: the largest that one query gave. decayed: the sum of all, each query's
+/// multiplied by `decay` at each later query. Where a part of observe_mass() holds several queries, their sum counts as
+/// one query's.
+enum class MassKind { accumulated, latest, mean, newest, largest, decayed };
 
 /// Score: the attention probability that a row received, summed over the queries that saw it and over the query heads
 /// of its group. Query head q feeds KV head q / (query_heads / kv_heads). float32 whatever the cache's type is.
@@ -18,19 +25,32 @@ class Mass {
  public:
   struct Options {
     MassKind mass = MassKind::accumulated;
+    float decay = 0.95f;  // of MassKind::decayed alone; above 0 and below 1
   };
   static constexpr int code = 1;             // in saved files
-  static constexpr bool remembers = true;    // has scores between calls: scores(), row()
+  static constexpr bool remembers = true;    // has scores between calls: scores(), target()
   static constexpr bool needs_mass = true;   // observe() has to be fed
   static constexpr bool needs_rows = false;  // select() does without K and V
 
-  static void check(const Options&) {}
+  static void check(const Options& o) {
+    if (!(o.decay > 0 && o.decay < 1)) fail("decay", std::to_string(o.decay), "above 0 and below 1");
+  }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
     a.same("mass", static_cast<int>(o.mass));
+    if (o.mass == MassKind::decayed) a.same("decay", o.decay);
+  }
+  /// The newest queries of a call whose column sums it has to see apart.
+  static int queries_apart(const Options& o) {
+    if (o.mass == MassKind::largest || o.mass == MassKind::decayed) return (std::numeric_limits<int>::max)();
+    return o.mass == MassKind::newest ? 1 : 0;
   }
   Mass(const Options& options, int heads, int capacity)
-      : kind_(options.mass), heads_(heads), scores_(heads, capacity), sums_(static_cast<std::size_t>(capacity)) {}
+      : kind_(options.mass),
+        decay_(options.decay),
+        heads_(heads),
+        scores_(heads, capacity),
+        sums_(static_cast<std::size_t>(capacity)) {}
 
   void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
 
@@ -49,17 +69,22 @@ class Mass {
     return sums_.data();
   }
 
-  /// Adds column sums of one head, [rows]; `first`: they are the first of a call. O(rows).
+  /// Adds column sums of one head, [rows], heads in order; `first`: they are the first of a call. O(rows).
   void add(int head, const float* sums, int rows, bool first) {
     Eigen::Map<const Eigen::ArrayXf> s(sums, rows);
     Eigen::Map<Eigen::ArrayXf> score(scores_.head(head), rows);
-    if (kind_ == MassKind::latest && first)
+    if ((kind_ == MassKind::latest && first) || kind_ == MassKind::newest)
       score = s;
+    else if (kind_ == MassKind::largest)
+      score = score.max(s);
+    else if (kind_ == MassKind::decayed)
+      score = decay_ * score + s;
     else
       score += s;
   }
 
-  /// Writes what rows [begin, begin + count) are worth; `positions` are all rows', `next` is the next token's.
+  /// Writes what rows [begin, begin + count) of a head, the middle, are worth; `positions` are all rows', `next` is the
+  /// next token's. Heads are asked in order.
   template <class Rows>
   void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows&, float* out) const {
     const float* score = scores_.head(head) + begin;
@@ -71,12 +96,20 @@ class Mass {
   /// Sets the scores of rows [0, end) to 0, as the authors do with those that will never be read again.
   void forget(int end) { scores_.clear(heads_, 0, end); }
   Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
-  float* row(int head) { return scores_.head(head); }
-  const float* row(int head) const { return scores_.head(head); }
+  /// What the next add() of a head changes, [capacity]: kept before it where there may be a rollback.
+  float* target(int head) { return scores_.head(head); }
+  /// Takes the last add() of every head back, once target() is what it was.
+  void step_back() {}
+  /// Writes or reads the state of a head's rows.
+  template <class Self, class Archive>
+  static void archive_rows(Self& self, Archive& a, int head, int rows) {
+    a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
+  }
   std::size_t bytes() const { return scores_.bytes() + sums_.size() * sizeof(float); }
 
  private:
   MassKind kind_;
+  float decay_;
   int heads_;
   RowScores scores_;         // [kv_heads, capacity]
   std::vector<float> sums_;  // [capacity], one query's

@@ -11,7 +11,7 @@ class NoScore {
  public:
   struct Options {};
   static constexpr int code = 0;            // in saved files
-  static constexpr bool remembers = false;  // has scores between calls: scores(), row()
+  static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
 

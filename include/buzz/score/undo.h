@@ -22,9 +22,9 @@ class UndoLog {
   int floor() const { return floor_; }
   void raise_floor(int position) { floor_ = (std::max)(floor_, position); }
 
-  /// The token at `position` is about to be observed: keeps score's rows of every head.
+  /// The token at `position` is about to be observed: keeps what that changes, score.target() of every head.
   template <class Score>
-  void push(int position, const Score& score, int rows) {
+  void push(int position, Score& score, int rows) {
     if (labels_.empty()) return raise_floor(position + 1);
     const int slot = (first_ + used_) % max_rollback();
     if (used_ == max_rollback()) {
@@ -34,7 +34,7 @@ class UndoLog {
       ++used_;
     }
     labels_[static_cast<std::size_t>(slot)] = position;
-    for (int h = 0; h < heads_; ++h) std::copy_n(score.scores(h, rows).data, rows, copy(slot, h));
+    for (int h = 0; h < heads_; ++h) std::copy_n(score.target(h), rows, copy(slot, h));
   }
 
   /// Takes back all that was observed at `position` and later; `rows` are the rows left.
@@ -43,7 +43,8 @@ class UndoLog {
     while (used_ > 0) {
       const int slot = (first_ + used_ - 1) % max_rollback();
       if (labels_[static_cast<std::size_t>(slot)] < position) return;
-      for (int h = 0; h < heads_; ++h) std::copy_n(copy(slot, h), rows, score.row(h));
+      score.step_back();
+      for (int h = 0; h < heads_; ++h) std::copy_n(copy(slot, h), rows, score.target(h));
       --used_;
     }
   }

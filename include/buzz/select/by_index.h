@@ -15,6 +15,9 @@ class Nothing {
   static constexpr int code = 3;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {4, 160}; }
+  static constexpr double window_share = 1;  // for_rows(): evict at every call, keep the most
+  static constexpr int least_middle = 0;
+  static void fit(Options& o, int middle, int) { o.threshold = middle; }
 
   static void check(const Options& o) { require_at_least("threshold", o.threshold, 0); }
   template <class Archive>
@@ -43,6 +46,9 @@ class Everything {
   static constexpr int code = 4;  // in saved files
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {0, 0}; }
+  static constexpr double window_share = 0;
+  static constexpr int least_middle = 0;
+  static void fit(Options& o, int middle, int max_chunk) { o.capacity = middle + max_chunk; }
 
   static void check(const Options& o) { require_at_least("capacity", o.capacity, 1); }
   template <class Archive>

@@ -34,6 +34,17 @@ class Segments {
   /// A row moves at most about log2(threshold) + 2 times before it is dropped.
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {4, 160}; }
+  static constexpr double window_share = 0.5;
+  static constexpr int least_middle = 1;
+  static void fit(Options& o, int middle, int) { o.threshold = middle; }
+  /// The paper's sizes, which are the defaults too.
+  static void as_published(Options& o) { o = Options(); }
+  /// The best 4 of each 8 rows of hive and fresh rows together.
+  static void tune(Options& o) {
+    o.stride = 2;
+    o.keep = 4;
+    o.hive = HiveRule::together;
+  }
 
   static void check(const Options& o) {
     require_at_least("threshold", o.threshold, 1);

@@ -19,6 +19,9 @@ class TopK {
   static constexpr int code = 2;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {0, 160}; }
+  static constexpr double window_share = 0.5;  // for_rows(): half recent, half heavy, as in the paper
+  static constexpr int least_middle = 1;
+  static void fit(Options& o, int middle, int) { o.heavy = middle; }
 
   static void check(const Options& o) {
     require_at_least("heavy", o.heavy, 0);
@@ -53,6 +56,14 @@ class TopK {
  private:
   static int limit(const Options& o) { return o.threshold != 0 ? o.threshold : o.heavy; }
   int heavy_, threshold_;
+};
+
+/// The same with nothing protected by default, as in TOVA and KeyDiff: every row stands for choice.
+class TopKOfAll : public TopK {
+ public:
+  using TopK::TopK;
+  static constexpr Protect protect() { return {0, 0}; }
+  static constexpr double window_share = 0;
 };
 
 }  // namespace buzz

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "buzz/error.h"
+#include "buzz/regions.h"
+
+namespace buzz {
+
+/// A policy's options: what it protects, its score's and its selection's.
+template <class Score, class Select>
+struct PolicyOptions : Protect, Score::Options, Select::Options {
+  PolicyOptions() : Protect(Select::protect()) {}
+
+  /// The options whose regions take all of a budget: at most `rows` rows at once, those of a call of max_chunk tokens
+  /// included, so that Policy::capacity(options, max_chunk) == rows. The sink is the policy's own; `window_share` of
+  /// what sink and call leave is the window, to the nearest row, and the middle gets the rest. What is set later, sizes
+  /// apart, changes nothing of that. Errors: max_chunk < 1; rows out of sink + max_chunk + 1 to half the largest int;
+  /// window_share out of 0 to 1. O(1).
+  static PolicyOptions for_rows(int rows, int max_chunk = 1, double window_share = Select::window_share) {
+    PolicyOptions o;
+    require_range("max_chunk", max_chunk, 1, (std::numeric_limits<int>::max)() / 4);
+    require_range("rows", rows, o.sink + max_chunk + 1LL, (std::numeric_limits<int>::max)() / 2);
+    if (!(window_share >= 0 && window_share <= 1)) fail("window_share", std::to_string(window_share), "0 to 1");
+    const int spare = rows - o.sink - max_chunk;
+    o.window = (std::min)(static_cast<int>(std::lround(window_share * spare)), spare - Select::least_middle);
+    Select::fit(o, spare - o.window, max_chunk);
+    return o;
+  }
+
+  /// Most rows that there can be with calls of max_chunk tokens. Errors: an option, or the sum, out of its range.
+  int most_rows(int max_chunk) const {
+    require_at_least("sink", this->sink, 0);
+    require_at_least("window", this->window, 0);
+    Score::check(*this);
+    Select::check(*this);
+    require_at_least("max_chunk", max_chunk, 1);
+    const long long rows = Select::bound(*this, max_chunk) + this->sink + this->window;
+    require_range("sink + window + threshold + max_chunk", rows, 1, (std::numeric_limits<int>::max)() / 2);
+    return static_cast<int>(rows);
+  }
+
+  /// BUZZ's sizes as published, for beehives.
+  template <class S = Select>
+  static PolicyOptions paper() {
+    PolicyOptions o;
+    S::as_published(o);
+    return o;
+  }
+
+  /// The best that we know for beehives, in `rows` rows.
+  template <class S = Select>
+  static PolicyOptions tuned(int rows, int max_chunk = 1, double window_share = S::window_share) {
+    PolicyOptions o = for_rows(rows, max_chunk, window_share);
+    S::tune(o);
+    return o;
+  }
+};
+
+}  // namespace buzz
