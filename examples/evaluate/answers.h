@@ -34,7 +34,7 @@ inline Answer ask(const Sequence& s, const tiny_llama::Tokenizer& tokenizer, con
   Sequence own = s.fork(), right = s.fork();
   for (std::size_t i = 0; i < group.size(); ++i) {
     put(own, i);
-    a.given.push_back(own.answer(answer_tokens));
+    a.given.push_back(own.text(answer_tokens, ".\n"));
     a.exact = a.exact && a.given[i] == group[i].answer;
     put(right, i);
     std::vector<double> nll;

@@ -94,16 +94,20 @@ class Common {
   const tiny_llama::Tokenizer& tokenizer() const { return model_.tokenizer; }
   const std::vector<Contender>& contenders() const { return contenders_; }
 
-  /// An empty sequence of a contender. tokens: all that it will read; the share is of `whole` rows.
-  Sequence sequence(const Contender& c, int whole, int tokens,
-                    buzz::Positions positions = buzz::Positions::logical) const {
+  /// For a sequence of `tokens` tokens read in chunks; the budget's share is of `whole` rows.
+  Sizes sizes(const Contender& c, int whole, int tokens, buzz::Positions positions = buzz::Positions::logical) const {
     Sizes sizes;
     sizes.budget = c.budget.of(whole);
     sizes.counted = o_.chunk;
     sizes.max_chunk = o_.chunk;
     sizes.tokens = tokens;
     sizes.positions = positions;
-    return sequence(c, sizes);
+    return sizes;
+  }
+  /// An empty sequence of a contender.
+  Sequence sequence(const Contender& c, int whole, int tokens,
+                    buzz::Positions positions = buzz::Positions::logical) const {
+    return sequence(c, sizes(c, whole, tokens, positions));
   }
   Sequence sequence(const Contender& c, const Sizes& sizes) const {
     return Sequence(model_, make_policy(config(), c.policy, sizes));

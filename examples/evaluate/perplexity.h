@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "evaluate/common.h"
+#include "evaluate/texts.h"
 
 namespace evaluate {
 
@@ -18,12 +19,6 @@ struct PerplexityOptions {
   int pieces = 8;                  // of each text
   int stream = 20000;              // tokens read in one go past the context; 0: none
   int buckets = 8;                 // positions are told apart in as many
-};
-
-/// A text's tokens, without a beginning of sequence.
-struct Text {
-  std::string name;
-  Tokens tokens;
 };
 
 class Perplexity {
@@ -37,9 +32,6 @@ class Perplexity {
     buzz::require_at_least("pieces", o_.pieces, 0);
     buzz::require_at_least("stream", o_.stream, 0);
     buzz::require_range("buckets", o_.buckets, 1, 64);
-    for (const Text& t : texts_)
-      buzz::require_at_least("tokens of the text", static_cast<long long>(t.tokens.size()),
-                             (std::max)(o_.length, (std::min)(o_.stream, 2)));
   }
 
   std::vector<Table> run() const {
@@ -50,21 +42,6 @@ class Perplexity {
   }
 
  private:
-  /// Tokens [begin, end) of a text, after a beginning of sequence if the model has it.
-  Tokens piece(const Text& text, std::size_t begin, std::size_t tokens) const {
-    Tokens out;
-    const tiny_llama::Vocabulary& v = common_.tokenizer().vocabulary();
-    if (v.add_bos) out.push_back(v.bos);
-    const std::size_t end = (std::min)(text.tokens.size(), begin + tokens - out.size());
-    out.insert(out.end(), text.tokens.begin() + static_cast<std::ptrdiff_t>(begin),
-               text.tokens.begin() + static_cast<std::ptrdiff_t>(end));
-    return out;
-  }
-
-  static std::string hash_of(const Tokens& tokens) {
-    return hex(hash({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(tokens[0])}));
-  }
-
   /// The sums of each block's likelihoods, and how many tokens a block has.
   json read(Sequence s, const Tokens& tokens) const {
     std::vector<double> nll, sums;
@@ -134,13 +111,7 @@ class Perplexity {
   static double rise(double nats) { return 100 * (std::exp(nats) - 1); }
 
   void within(std::vector<Table>& tables) const {
-    std::vector<Tokens> readings;
-    for (const Text& t : texts_) {
-      const std::size_t room = t.tokens.size() - static_cast<std::size_t>(o_.length) + 1;
-      for (int p = 0; p < o_.pieces; ++p)
-        readings.push_back(piece(t, room * static_cast<std::size_t>(p) / static_cast<std::size_t>(o_.pieces),
-                                 static_cast<std::size_t>(o_.length)));
-    }
+    const std::vector<Tokens> readings = pieces_of(common_, texts_, o_.pieces, o_.length);
     const auto results = measure(common_.contenders(), readings, buzz::Positions::logical);
     const std::string many = std::to_string(readings.size()) + " pieces of " + std::to_string(o_.length) + " tokens";
     Table table{"Perplexity of running text within the model's context, logical positions, " + many,
@@ -196,7 +167,7 @@ class Perplexity {
     std::vector<Tokens> readings;
     std::size_t longest = 0;
     for (const Text& t : texts_) {
-      readings.push_back(piece(t, 0, static_cast<std::size_t>(o_.stream)));
+      readings.push_back(piece_of(common_, t, 0, static_cast<std::size_t>(o_.stream)));
       longest = (std::max)(longest, readings.back().size());
     }
     const auto results = measure(contenders, readings, buzz::Positions::compact);
@@ -226,13 +197,5 @@ class Perplexity {
   PerplexityOptions o_;
   std::vector<Text> texts_;
 };
-
-/// The tokens of text files. Errors: one that cannot be read or is not UTF-8.
-inline std::vector<Text> read_texts(const Common& common, const std::vector<std::string>& files) {
-  std::vector<Text> texts;
-  for (const std::string& file : files)
-    texts.push_back({file, common.tokenizer().encode_more(tiny_llama::read_text(file))});
-  return texts;
-}
 
 }  // namespace evaluate

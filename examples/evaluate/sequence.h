@@ -55,13 +55,13 @@ class Sequence {
     return static_cast<std::int32_t>(best);
   }
 
-  /// The likeliest tokens' text up to a full stop, a newline or the end of the text, at most `most` tokens.
-  std::string answer(int most) {
+  /// The likeliest tokens' text, at most `most` tokens, up to a byte of `stops` or the end of the text.
+  std::string text(int most, const char* stops) {
     std::string text;
     for (int i = 0; i < most; ++i) {
       const std::int32_t next = likeliest();
       const std::string piece = model_->tokenizer.piece(next);
-      const std::size_t stop = piece.find_first_of(".\n");
+      const std::size_t stop = piece.find_first_of(stops);
       text += piece.substr(0, stop);
       if (stop != std::string::npos || next == model_->tokenizer.vocabulary().eos) break;
       if (i + 1 < most) read({next});
