@@ -226,6 +226,14 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
   buzz::DiverseBeehive::Options diverse = small<buzz::DiverseBeehive>();
   diverse.threshold = 7;
   expect_no_allocation<TypeParam, buzz::DiverseBeehive>(shape, {}, diverse);
+  for (buzz::Unlike unlike : {buzz::Unlike::direction, buzz::Unlike::distance}) {
+    diverse.unlike = unlike;
+    expect_no_allocation<TypeParam, buzz::DiverseBeehive>(shape, {}, diverse);
+  }
+  expect_no_allocation<TypeParam, buzz::KeyValueBeehive>(shape, {}, buzz::KeyValueBeehive::Options::tuned(32, 16));
+  expect_no_allocation<TypeParam, buzz::KeyDiff>(shape, {}, buzz::KeyDiff::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, buzz::Tova>(shape, {}, buzz::Tova::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, buzz::SnapKv>(shape, {}, buzz::SnapKv::Options::for_rows(32, 16));
 }
 
 /// The engine owns K and V: append, observe, select, compact.
@@ -257,7 +265,8 @@ void expect_no_allocation_in_policy(const typename P::Options& options) {
 }
 
 TEST(Allocation, NoneInAPolicyAlone) {
-  for (buzz::MassKind mass : {buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest}) {
+  for (buzz::MassKind mass : {buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest,
+                              buzz::MassKind::newest, buzz::MassKind::largest, buzz::MassKind::decayed}) {
     for (buzz::HiveRule hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
       buzz::Beehive::Options o = small<buzz::Beehive>();
       o.mass = mass;
@@ -269,6 +278,8 @@ TEST(Allocation, NoneInAPolicyAlone) {
     o.heavy = 11;
     expect_no_allocation_in_policy<buzz::HeavyHitter>(o);
   }
+  expect_no_allocation_in_policy<buzz::Tova>(buzz::Tova::Options::for_rows(60, 40));
+  expect_no_allocation_in_policy<buzz::SnapKv>(buzz::SnapKv::Options::for_rows(60, 40));
   buzz::Policy<buzz::Given, buzz::Segments>::Options given;
   given.sink = given.window = 3;
   given.threshold = 9;

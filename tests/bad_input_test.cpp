@@ -108,6 +108,31 @@ TEST(BadOptions, KeepBelowOne) {
   expect_refused_options<buzz::Beehive>([](auto& o) { o.keep = 0; }, "keep", "0", ">= 1");
 }
 
+TEST(BadOptions, ChunksThatAreNone) {
+  const auto chunk = [](int keep, int rows, HiveRule hive, Passes passes, int threshold = 400) {
+    return [=](auto& o) {
+      o.stride = 0;
+      o.keep = keep;
+      o.chunk = rows;
+      o.hive = hive;
+      o.passes = passes;
+      o.threshold = threshold;
+    };
+  };
+  expect_refused_options<buzz::Beehive>([](auto& o) { o.chunk = 8; }, "stride", "5", "0");
+  expect_refused_options<buzz::Beehive>(chunk(4, 3, HiveRule::first, Passes::until_bounded), "chunk", "3", ">= 4");
+  expect_refused_options<buzz::Beehive>(chunk(1, -1, HiveRule::first, Passes::until_bounded), "chunk", "-1", ">= 1");
+  expect_refused_options<buzz::Beehive>(chunk(4, 4, HiveRule::together, Passes::until_bounded), "chunk", "4", ">= 5");
+  expect_refused_options<buzz::Beehive>(chunk(4, 7, HiveRule::first, Passes::single), "chunk", "7", ">= 8");
+  expect_refused_options<buzz::Beehive>(chunk(7, 8, HiveRule::together, Passes::until_bounded, 6), "threshold", "6",
+                                        ">= 7");
+  buzz::Options o;
+  expect_refused([&] { o.leave(0, 5); }, "left", "0", "1 to 5");
+  expect_refused([&] { o.leave(6, 5); }, "left", "6", "1 to 5");
+  expect_refused([&] { o.leave(1, 0); }, "fresh", "0", ">= 1");
+  expect_refused([&] { o.leave(1, 5, 0); }, "least_chunk", "0", ">= 1");
+}
+
 TEST(BadOptions, HeavyOutOfRange) {
   expect_refused_options<buzz::HeavyHitter>([](auto& o) { o.heavy = -1; }, "heavy", "-1", ">= 0");
   const auto above = [](buzz::HeavyHitter::Options& o) {
@@ -115,6 +140,40 @@ TEST(BadOptions, HeavyOutOfRange) {
     o.threshold = 9;
   };
   expect_refused_options<buzz::HeavyHitter>(above, "threshold", "9", ">= 10");
+}
+
+TEST(BadOptions, DecayOutOfRange) {
+  for (float decay : {0.f, 1.f, -0.5f, kNan})
+    expect_refused_options<buzz::HeavyHitter>([&](auto& o) { o.decay = decay; }, "decay", std::to_string(decay),
+                                              "above 0 and below 1");
+}
+
+TEST(BadOptions, WeightThatIsNotFinite) {
+  for (float weight : {kNan, kInf})
+    expect_refused_options<buzz::KeyValueBeehive>([&](auto& o) { o.weight = weight; }, "weight", std::to_string(weight),
+                                                  "finite");
+}
+
+TEST(BadOptions, ObservationWindowsAndKernels) {
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.queries = 0; }, "queries", "0", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 0; }, "kernel", "0", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = -7; }, "kernel", "-7", ">= 1");
+  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 4; }, "kernel", "4", "odd");
+}
+
+TEST(BadOptions, BudgetsThatAreTooSmall) {
+  expect_refused([] { buzz::Options::for_rows(5); }, "rows", "5", "6 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(36, 32); }, "rows", "36", "37 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(-1, 1, 0.25); }, "rows", "-1", "6 to");
+  expect_refused([] { buzz::Tova::Options::for_rows(8, 8); }, "rows", "8", "9 to");
+  expect_refused([] { buzz::Options::for_rows(kMost); }, "rows", std::to_string(kMost), "6 to 1073741823");
+  expect_refused([] { buzz::Options::for_rows(100, 0); }, "max_chunk", "0", "1 to");
+  expect_refused([] { buzz::KeyValueBeehive::Options::tuned(5); }, "rows", "5", "6 to");
+}
+
+TEST(BadOptions, SharesThatAreNone) {
+  for (double share : {-0.1, 1.1, double(kNan), double(kInf)})
+    expect_refused([&] { buzz::Options::for_rows(100, 1, share); }, "window_share", std::to_string(share), "0 to 1");
 }
 
 TEST(BadOptions, CapacityBelowOne) {

@@ -26,6 +26,14 @@ std::vector<std::int32_t> picked(const std::vector<float>& worth, int stride, in
   return out;
 }
 
+std::vector<std::int32_t> picked_of(const std::vector<float>& worth, int chunk, int keep) {
+  std::vector<std::int32_t> out(worth.size() + 1, -1);
+  const int n = buzz::pick_of_chunks(worth.data(), static_cast<int>(worth.size()), chunk, keep, out.data());
+  EXPECT_EQ(out[static_cast<std::size_t>(n)], -1) << "wrote past the end";
+  out.resize(static_cast<std::size_t>(n));
+  return out;
+}
+
 std::vector<std::int32_t> every(int count, int stride) {
   std::vector<std::int32_t> out(static_cast<std::size_t>(count) + 1, -1);
   out.resize(static_cast<std::size_t>(buzz::pick_every(count, stride, out.data())));
@@ -164,5 +172,36 @@ TEST(PickEvery, StartsWithTheFirst) {
 }
 
 TEST(PickEvery, HugeStridesTakeTheFirstAlone) { EXPECT_EQ(every(5, kMost), (Rows{0})); }
+
+TEST(PickOfChunks, LeavesTheHeaviestOfEach) {
+  EXPECT_EQ(picked_of({1, 2, 3, /**/ 9, 7, 8, /**/ 4}, 3, 2), (Rows{1, 2, 3, 5, 6}));
+  EXPECT_EQ(picked_of({5, 1, 4, 2, 3, /**/ 1, 2}, 5, 3), (Rows{0, 2, 4, 5, 6})) << "2 of 2, as 3 of 5 would be 1.2";
+  EXPECT_EQ(picked_of({5, 1, 4, 2, 3, /**/ 1}, 5, 3), (Rows{0, 2, 4, 5}));
+  EXPECT_EQ(picked_of({1, 2, 3}, 2, 2), (Rows{0, 1, 2})) << "all of all";
+  EXPECT_EQ(picked_of({}, 2, 1), (Rows{}));
+}
+
+TEST(PickOfChunks, OfWholeStridesIsPickChunks) {
+  std::mt19937 random(9);
+  for (int round = 0; round < 300; ++round) {
+    const int stride = 1 + static_cast<int>(random() % 5), keep = 1 + static_cast<int>(random() % 4);
+    std::vector<float> worth(random() % 60);
+    for (float& w : worth) w = random() % 6 == 0 ? kNan : static_cast<float>(random() % 9);
+    EXPECT_EQ(picked_of(worth, keep * stride, keep), picked(worth, stride, keep));
+  }
+}
+
+TEST(PickOfChunks, LeavesAsManyWhateverTheWorths) {
+  for (int count = 0; count < 40; ++count)
+    for (int chunk = 1; chunk < 12; ++chunk)
+      for (int keep = 1; keep <= chunk; ++keep)
+        EXPECT_EQ(picked_of(std::vector<float>(static_cast<std::size_t>(count), kNan), chunk, keep).size(),
+                  static_cast<std::size_t>((count * keep + chunk - 1) / chunk));
+}
+
+TEST(PickOfChunks, TakesSizesThatOverflowTogether) {
+  EXPECT_EQ(picked_of({1, 2, 3}, kMost, kMost), (Rows{0, 1, 2}));
+  EXPECT_EQ(picked_of({1, 3, 2}, kMost, 1), (Rows{1}));
+}
 
 }  // namespace

@@ -169,6 +169,60 @@ TEST(KeyDiversity, WithAKeyThatIsNotFiniteKeepsTheOldestRows) {
     EXPECT_EQ(kept({1, 0, /**/ 1, 0, /**/ bad, 1, /**/ 0, 1}, 4, 2), (Rows{0, 1}));
 }
 
+/// The rows kept by other options than the usual.
+Rows kept_by(buzz::Unlike unlike, buzz::MeanOver over, const Values& keys, int rows, int heavy, int sink = 0) {
+  Diverse::Options o;
+  o.sink = sink;
+  o.window = 0;
+  o.heavy = heavy;
+  o.unlike = unlike;
+  o.mean_over = over;
+  Diverse policy(o, 1, rows);
+  policy.append(rows);
+  const auto view = buzz::view(keys, 1, rows, static_cast<int>(keys.size()) / rows);
+  const buzz::Keep& keep = policy.select(view, view);
+  return Rows(keep.rows(0).begin(), keep.rows(0).end());
+}
+
+TEST(KeyDiversity, OfDirectionsDoesNotHearLongKeysLouder) {
+  // The long key (0, 50) pulls the mean key along; of directions, three of four are (1, 0).
+  const Values keys = {1, 0, /**/ 1, 0, /**/ 0, 50, /**/ 1, 0};
+  EXPECT_EQ(kept_by(buzz::Unlike::cosine, buzz::MeanOver::all, keys, 4, 1), (Rows{0}));
+  EXPECT_EQ(kept_by(buzz::Unlike::direction, buzz::MeanOver::all, keys, 4, 1), (Rows{2}));
+}
+
+TEST(KeyDiversity, ByDistanceIsAboutLengthToo) {
+  const Values keys = {1, 0, /**/ 1.5f, 0, /**/ 9, 0, /**/ 0, 1};
+  EXPECT_EQ(kept_by(buzz::Unlike::distance, buzz::MeanOver::all, keys, 4, 1), (Rows{2}));
+  EXPECT_EQ(kept_by(buzz::Unlike::cosine, buzz::MeanOver::all, keys, 4, 1), (Rows{3}));
+  EXPECT_EQ(kept_by(buzz::Unlike::distance, buzz::MeanOver::all, {0, 0, 0}, 3, 1), (Rows{0}));
+}
+
+TEST(KeyDiversity, MayMeanOverTheMiddleAlone) {
+  // The sink is three times (0, 1), the middle three times (1, 0) and one (0, 1).
+  const Values keys = {0, 1, /**/ 0, 1, /**/ 0, 1, /**/ 0, 1, /**/ 1, 0, /**/ 1, 0, /**/ 1, 0};
+  for (buzz::Unlike unlike : {buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance}) {
+    EXPECT_EQ(kept_by(unlike, buzz::MeanOver::all, keys, 7, 1, 3), (Rows{0, 1, 2, 4}));
+    EXPECT_EQ(kept_by(unlike, buzz::MeanOver::middle, keys, 7, 1, 3), (Rows{0, 1, 2, 3}));
+  }
+}
+
+TEST(KeyDiversity, OverTheMiddleDoesNotSeeABadKeyOfTheSink) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const Values keys = {nan, nan, /**/ 1, 0, /**/ 1, 0, /**/ 0, 1};
+  EXPECT_EQ(kept_by(buzz::Unlike::cosine, buzz::MeanOver::all, keys, 4, 1, 1), (Rows{0, 1}));
+  EXPECT_EQ(kept_by(buzz::Unlike::cosine, buzz::MeanOver::middle, keys, 4, 1, 1), (Rows{0, 3}));
+}
+
+TEST(KeyDiversity, OfHeadsWiderThanABlockOfValues) {
+  for (buzz::Unlike unlike : {buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance}) {
+    Values keys(4 * 600, 0.f);
+    for (std::size_t r = 0; r < 4; ++r) keys[r * 600] = 1;
+    keys[2 * 600 + 599] = 1;  // what makes row 2 differ is far behind
+    EXPECT_EQ(kept_by(unlike, buzz::MeanOver::all, keys, 4, 1), (Rows{2}));
+  }
+}
+
 TEST(KeyDiversity, HasNoScoresToShow) {
   Diverse policy({}, 1, 8);
   policy.append(3);

@@ -151,6 +151,16 @@ std::string refuses_other(Kind kind, const std::function<void(Config&)>& change)
 }
 
 TEST(Load, NamesWhatIsOtherInOtherPolicies) {
+  EXPECT_EQ(
+      refuses_other<buzz::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.unlike = oracle::Unlike::distance; }),
+      "unlike");
+  EXPECT_EQ(refuses_other<buzz::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.mean_over_middle = true; }),
+            "mean_over");
+  EXPECT_EQ(refuses_other<buzz::KeyValueBeehive>(Kind::key_value, [](Config& c) { c.oracle.weight = 2; }), "weight");
+  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.queries = 4; }), "queries");
+  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.kernel = 5; }), "kernel");
+  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.average = true; }), "pooling");
+  EXPECT_EQ(refuses_other<buzz::Tova>(Kind::tova, [](Config& c) { c.oracle.mass = oracle::Mass::latest; }), "mass");
   EXPECT_EQ(refuses_other<buzz::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.oracle.heavy = 11; }), "heavy");
   EXPECT_EQ(refuses_other<buzz::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.top_threshold = 19; }), "threshold");
   EXPECT_EQ(refuses_other<buzz::Streaming>(Kind::streaming, [](Config& c) { c.oracle.threshold = 19; }), "threshold");

@@ -188,6 +188,69 @@ TEST(LatestMass, DecidesAnEviction) {
   EXPECT_EQ(positions(p), (std::vector<int>{3, 5}));
 }
 
+TEST(NewestMass, IsTheLastQuerysAlone) {
+  HeavyHitter p = policy(1, MassKind::newest);
+  p.append(3);
+  observe(p, {7, 8, 9});
+  observe(p, {1, 2, 3, /**/ 4, 5, 6}, 2);
+  EXPECT_EQ(scores(p), (Values{5, 7, 9})) << "of both heads of the group";
+  observe(p, {1, 2, 99, /**/ 4, 0, 6}, 1, 2);
+  EXPECT_EQ(scores(p), (Values{4, 0, 6}));
+  const Values sums = {9, 9, 9, /**/ 1, 2, 3};
+  p.observe_mass(buzz::view(sums, 2, 1, 3));
+  EXPECT_EQ(scores(p), (Values{1, 2, 3}));
+}
+
+TEST(LargestMass, IsTheMostThatOneQueryGave) {
+  HeavyHitter p = policy(1, MassKind::largest);
+  p.append(3);
+  observe(p, {7, 8, 1});
+  observe(p, {1, 2, 3, /**/ 4, 5, 6}, 2);
+  EXPECT_EQ(scores(p), (Values{7, 8, 9})) << "of the group's heads together: 1 + 4, 2 + 5, 3 + 6";
+  observe(p, {10, 2, 99, /**/ 6, 7, 8}, 1, 2);
+  EXPECT_EQ(scores(p), (Values{10, 8, 9})) << "10 and 6 do not add up";
+  const Values sums = {9, 11, 9, /**/ 1, 2, 12};
+  p.observe_mass(buzz::view(sums, 2, 1, 3));
+  EXPECT_EQ(scores(p), (Values{10, 11, 12}));
+}
+
+HeavyHitter decaying(float decay) {
+  HeavyHitter::Options o;
+  o.window = 0;
+  o.heavy = 2;
+  o.threshold = 6;
+  o.mass = MassKind::decayed;
+  o.decay = decay;
+  return HeavyHitter(o, 1, 8);
+}
+
+TEST(DecayedMass, IsHalvedAtEachQuery) {
+  HeavyHitter p = decaying(0.5f);
+  p.append(2);
+  observe(p, {8, 4});
+  observe(p, {1, 0});
+  EXPECT_EQ(scores(p), (Values{5, 2}));
+  observe(p, {2, 99, /**/ 0, 1}, 1, 2);
+  EXPECT_EQ(scores(p), (Values{(2.5f + 2) / 2, 0.5f + 1})) << "two queries of a call are two";
+}
+
+TEST(DecayedMass, IsTheSameInOneCallAndInMany) {
+  HeavyHitter one = decaying(0.7f), many = decaying(0.7f);
+  one.append(3);
+  many.append(3);
+  observe(one, {0.1f, 0, 0, /**/ 0.4f, 0.5f, 0, /**/ 0.7f, 0.8f, 0.9f}, 1, 3);
+  observe(many, {0.1f, 0, 0});
+  observe(many, {0.4f, 0.5f, 0});
+  observe(many, {0.7f, 0.8f, 0.9f});
+  EXPECT_EQ(scores(one), scores(many));
+}
+
+TEST(Mass, SaysWhichQueriesItHasToSeeApart) {
+  EXPECT_EQ(policy(1, MassKind::accumulated).queries_apart(), 0);
+  EXPECT_EQ(policy(1, MassKind::newest).queries_apart(), 1);
+  for (MassKind kind : {MassKind::largest, MassKind::decayed}) EXPECT_GE(policy(1, kind).queries_apart(), 1000000);
+}
+
 TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
   // Every query gives an eighth to each row that it sees, and one more eighth to row 5: its mean is the highest, though
   // older rows have received more.

@@ -122,7 +122,7 @@ Config roomy(Kind kind = Kind::beehive) {
   c.max_chunk = 150;
   c.oracle.window = 100;
   c.oracle.threshold = 80;
-  if (kind == Kind::heavy_hitter) c.top_threshold = 80;
+  if (takes_top_k(kind)) c.top_threshold = 80;
   return c;
 }
 

@@ -5,63 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <functional>
 #include <limits>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "oracle_worth.h"
+
 namespace oracle {
-
-using Vector = std::vector<double>;               // [head_dim]
-using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
-using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
-using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
-
-enum class Score { mass, key_diversity, given, none };
-enum class Mass { accumulated, mean, latest };
-enum class Select { segments, heaviest, nothing, everything };
-enum class Hive { first, heaviest, together };
-
-struct Options {
-  int query_heads = 1, kv_heads = 1, head_dim = 1;
-
-  Score score = Score::mass;
-  Mass mass = Mass::accumulated;
-  Select select = Select::segments;
-  int sink = 4, window = 160, threshold = 400;
-  int stride = 5, keep = 1, hive_stride = 3;  // Select::segments
-  Hive hive = Hive::first;                    // Select::segments
-  bool single_pass = false;                   // Select::segments
-  int heavy = 0;                              // Select::heaviest
-
-  double rope_base = 0;  // 0: no rotation
-  int rope_dims = 0;
-  bool rope_halves = false;   // pairs (i, i + dims / 2), else (2i, 2i + 1)
-  bool rope_compact = false;  // positions are places in the cache
-  bool raw_keys = false;      // keys are stored unrotated, and rotated when read
-
-  double scale = 1;     // logits are multiplied by it
-  double log_base = 0;  // 0: off
-
-  std::function<double(double)> stored = [](double x) { return x; };  // what the cache's element type makes of a number
-};
-
-struct Row {
-  int position;       // the token's index in its sequence
-  Vector raw_key;     // as it was given
-  Vector key;         // as it is stored: rotated unless raw_keys, then rounded to the element type
-  Vector turned_key;  // with raw_keys: the stored key, rotated
-  Vector value;       // as it is stored
-  double score = 0;   // the attention mass, or the given score
-  int moves = 0;      // evictions that gave it another place
-  bool pinned = false;
-};
-
-struct Regions {
-  int sink, hive, fresh, window;
-};
 
 /// NaN loses against every number; equals do not beat each other, so the row looked at first wins.
 inline bool beats(double a, double b) {
@@ -84,12 +35,6 @@ inline Vector rotate(Vector x, int position, const Options& o) {
   return x;
 }
 
-inline double dot(const Vector& a, const Vector& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
 /// The `count` best of the rows by `scores`, ascending: `count` times the best that is left, the lowest where equal.
 inline std::vector<int> best(const std::vector<double>& scores, const std::vector<int>& rows, int count) {
   const auto score = [&](int row) { return scores[static_cast<std::size_t>(row)]; };
@@ -105,14 +50,14 @@ inline std::vector<int> best(const std::vector<double>& scores, const std::vecto
   return chosen;
 }
 
-/// Chunks of keep * stride rows leave their `keep` best; the last, of r rows, its ceil(r / stride) best.
-inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const std::vector<int>& rows, int stride,
+/// Chunks of `size` rows leave their `keep` best; the last, of r rows, its ceil(r * keep / size) best.
+inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const std::vector<int>& rows, int size,
                                        int keep) {
   std::vector<int> chosen, chunk;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     chunk.push_back(rows[i]);
-    if (static_cast<int>(chunk.size()) < keep * stride && i + 1 < rows.size()) continue;
-    const int count = (static_cast<int>(chunk.size()) + stride - 1) / stride;
+    if (static_cast<int>(chunk.size()) < size && i + 1 < rows.size()) continue;
+    const int count = (static_cast<int>(chunk.size()) * keep + size - 1) / size;
     for (int row : best(scores, chunk, count)) chosen.push_back(row);
     chunk.clear();
   }
@@ -190,21 +135,24 @@ class Cache {
     return out;
   }
 
-  /// Column sums over the queries of the call and over the query heads of the group. What a query gives to a later row
-  /// does not count, nor does what is not finite.
+  /// Column sums of each query over the query heads of the group, one query after the other. What a query gives to a
+  /// later row does not count, nor does what is not finite.
   void observe(const Probabilities& p) {
     const std::size_t group = static_cast<std::size_t>(o_.query_heads / o_.kv_heads);
     for (std::size_t h = 0; h < heads_.size(); ++h) {
       for (std::size_t r = 0; r < heads_[h].size(); ++r) {
-        double sum = 0;
-        for (std::size_t q = h * group; q < (h + 1) * group; ++q) {
-          for (std::size_t i = 0; i < p[q].size(); ++i) {
+        for (std::size_t i = 0; i < p[0].size(); ++i) {
+          double sum = 0;
+          for (std::size_t q = h * group; q < (h + 1) * group; ++q) {
             const bool seen = r + p[q].size() <= heads_[h].size() + i;
             if (seen && std::isfinite(p[q][i][r])) sum += p[q][i][r];
           }
+          heads_[h][r].received.push_back(sum);
+          double& score = heads_[h][r].score;
+          if (o_.mass == Mass::newest || (o_.mass == Mass::latest && i == 0)) score = 0;
+          if (o_.mass == Mass::decayed) score *= o_.decay;
+          score = o_.mass == Mass::largest ? std::max(score, sum) : score + sum;
         }
-        if (o_.mass == Mass::latest) heads_[h][r].score = 0;
-        heads_[h][r].score += sum;
       }
     }
   }
@@ -215,20 +163,15 @@ class Cache {
     return o_.select != Select::everything && r.hive + r.fresh > o_.threshold;
   }
 
-  /// What the policy compares, [rows].
+  /// What the policy compares, [rows]; between sink and window alone it is of meaning.
   std::vector<double> worth(int h) const {
-    std::vector<double> result;
-    if (o_.score == Score::key_diversity) return diversity(heads_[static_cast<std::size_t>(h)]);
-    for (const Row& row : heads_[static_cast<std::size_t>(h)]) {
-      if (o_.score == Score::none) {
-        result.push_back(0);
-      } else if (o_.score == Score::mass && o_.mass == Mass::mean) {
-        result.push_back(row.score / (next_position_ - row.position));
-      } else {
-        result.push_back(row.score);
-      }
+    if (!o_.shared) return own_worth(h);
+    std::vector<double> sums(heads_[0].size(), 0.0);
+    for (int head = 0; head < o_.kv_heads; ++head) {
+      const std::vector<double> own = own_worth(head);
+      for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += own[r];
     }
-    return result;
+    return sums;
   }
 
   struct Choice {
@@ -317,11 +260,11 @@ class Cache {
     if (o_.hive == Hive::together) {
       std::vector<int> both = hive;
       add(fresh, both);
-      return best_of_chunks(scores, both, o_.stride, o_.keep);
+      return best_of_chunks(scores, both, o_.chunk_rows(), o_.keep);
     }
-    std::vector<int> kept =
-        o_.hive == Hive::first ? every(o_.hive_stride, hive) : best_of_chunks(scores, hive, o_.hive_stride, o_.keep);
-    add(best_of_chunks(scores, fresh, o_.stride, o_.keep), kept);
+    std::vector<int> kept = o_.hive == Hive::first ? every(o_.hive_stride, hive)
+                                                   : best_of_chunks(scores, hive, o_.keep * o_.hive_stride, o_.keep);
+    add(best_of_chunks(scores, fresh, o_.chunk_rows(), o_.keep), kept);
     return kept;
   }
 
@@ -351,17 +294,9 @@ class Cache {
     if (o_.raw_keys) row.turned_key = rotate(row.key, position, o_);
   }
 
-  /// Minus the cosine of each key with the mean of all of them; 0 where there is no direction.
-  static std::vector<double> diversity(const std::vector<Row>& head) {
-    Vector mean(head.empty() ? 0 : head[0].key.size(), 0.0);
-    for (const Row& row : head)
-      for (std::size_t d = 0; d < mean.size(); ++d) mean[d] += row.key[d] / static_cast<double>(head.size());
-    std::vector<double> result;
-    for (const Row& row : head) {
-      const double norms = std::sqrt(dot(row.key, row.key)) * std::sqrt(dot(mean, mean));
-      result.push_back(norms == 0 ? 0 : -dot(row.key, mean) / norms);
-    }
-    return result;
+  std::vector<double> own_worth(int h) const {
+    const Regions r = regions();
+    return oracle::worth(heads_[static_cast<std::size_t>(h)], r.sink, r.sink + r.hive + r.fresh, next_position_, o_);
   }
 
   Options o_;

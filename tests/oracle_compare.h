@@ -53,7 +53,7 @@ inline bool same_choice(const Cache& cache, int h, const Config& c, const std::v
   std::vector<double> nudged = worth;
   for (int row : kept) {
     double& score = nudged[static_cast<std::size_t>(row)];
-    score += c.kind == Kind::diverse ? kTolerance : kTolerance * score;
+    score += looks_at_rows(c.kind) ? kTolerance : kTolerance * score;
   }
   *choice = cache.choose(h, nudged);
   expect(choice->kept == kept, "kept rows");
@@ -113,7 +113,7 @@ class Comparison {
     compare_outputs(oracle_.attend(tokens(q, n, o_.query_heads)), out);
 
     steps_.observe();
-    if (o_.score == Score::mass && n > 0) oracle_.observe();
+    if ((o_.score == Score::mass || o_.score == Score::recent) && n > 0) oracle_.observe();
     compare_scores();
 
     compare_rows(evict() ? 0 : oracle_.rows());
@@ -321,6 +321,14 @@ void compare(const Config& c, Statistics* s) {
       return Comparison<T, buzz::DiverseBeehive>(c, s).run();
     case Kind::given:
       return Comparison<T, buzz::Policy<buzz::Given, buzz::Segments>>(c, s).run();
+    case Kind::tova:
+      return Comparison<T, buzz::Tova>(c, s).run();
+    case Kind::key_diff:
+      return Comparison<T, buzz::KeyDiff>(c, s).run();
+    case Kind::key_value:
+      return Comparison<T, buzz::KeyValueBeehive>(c, s).run();
+    case Kind::snap_kv:
+      return Comparison<T, buzz::SnapKv>(c, s).run();
   }
 }
 

@@ -42,15 +42,21 @@ class Random {
   std::uint64_t state_;
 };
 
-enum class Kind { beehive, heavy_hitter, streaming, full, strided, diverse, given };
-constexpr int kKinds = 7;
+enum class Kind { beehive, heavy_hitter, streaming, full, strided, diverse, given, tova, key_diff, key_value, snap_kv };
+constexpr int kKinds = 11;
+
+inline bool takes_top_k(Kind k) {
+  return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv;
+}
+/// Scores of keys and values are rounded, and some are negative.
+inline bool looks_at_rows(Kind k) { return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value; }
 
 struct Config {
   std::uint64_t seed = 0;
   Kind kind = Kind::beehive;
   Options oracle;
   int hive_stride = 0;    // as given to the library; 0: its default
-  int top_threshold = 0;  // HeavyHitter's, as given to the library; 0: heavy
+  int top_threshold = 0;  // TopK's, as given to the library; 0: heavy
   int max_chunk = 1;
   std::vector<int> calls;  // tokens of each
   buzz::KeyStorage keys = buzz::KeyStorage::automatic;
@@ -68,13 +74,32 @@ inline std::string describe(const Config& c) {
   std::ostringstream s;
   s << "seed " << c.seed << " kind " << static_cast<int>(c.kind) << " heads " << o.query_heads << "/" << o.kv_heads
     << " dim " << o.head_dim << " sink " << o.sink << " window " << o.window << " threshold " << o.threshold
-    << " stride " << o.stride << " keep " << o.keep << " hive_stride " << c.hive_stride << " hive "
-    << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
-    << static_cast<int>(o.mass) << " rope " << o.rope_base << "/" << o.rope_dims << (o.rope_halves ? " halves" : "")
-    << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base "
-    << o.log_base << " calls";
+    << " stride " << o.stride << " keep " << o.keep << " chunk " << o.chunk << " hive_stride " << c.hive_stride
+    << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
+    << static_cast<int>(o.mass) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
+    << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " queries " << o.queries << " kernel "
+    << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
+    << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
+    << o.scale << " log_base " << o.log_base << " calls";
   for (int n : c.calls) s << " " << n;
   return s.str();
+}
+
+/// What makes the policies of this kind what they are.
+inline void set_kind(Config* c) {
+  Options& o = c->oracle;
+  const Kind k = c->kind;
+  if (k == Kind::streaming) o.select = Select::nothing;
+  if (k == Kind::full) o.select = Select::everything;
+  if (takes_top_k(k)) o.select = Select::heaviest;
+  if (k == Kind::streaming || k == Kind::full || k == Kind::strided) o.score = Score::none;
+  if (k == Kind::diverse || k == Kind::key_diff) o.score = Score::key_diversity;
+  if (k == Kind::key_value) o.score = Score::key_value;
+  if (k == Kind::snap_kv) o.score = Score::recent;
+  if (k == Kind::given) o.score = Score::given;
+  o.shared = k == Kind::tova;
+  if (k == Kind::tova) o.mass = Mass::newest;
+  if (k == Kind::key_diff) o.unlike = Unlike::direction;
 }
 
 inline void draw_policy(Random& r, Config* c) {
@@ -82,30 +107,40 @@ inline void draw_policy(Random& r, Config* c) {
   o.sink = r.in(0, 6);
   o.window = r.in(0, 8);
   o.threshold = r.one_in(4) ? r.in(1, 3) : r.in(1, 24);
-  o.mass = r.of({Mass::accumulated, Mass::mean, Mass::latest});
-  if (c->kind == Kind::heavy_hitter) {
-    o.select = Select::heaviest;
-    o.heavy = r.in(0, 12);
+  o.mass = r.of({Mass::accumulated, Mass::mean, Mass::latest, Mass::newest, Mass::largest, Mass::decayed});
+  o.decay = r.of({0.5, 0.875});
+  o.unlike = r.of({Unlike::cosine, Unlike::direction, Unlike::distance});
+  o.mean_over_middle = r.one_in(2);
+  o.weight = r.of({0.75, 0.5, -2.0});
+  o.queries = r.in(1, 9);
+  o.kernel = r.of({1, 3, 7});
+  o.average = r.one_in(2);
+  set_kind(c);
+  // Two rows are equally far from their mean, so that rounding alone would choose between them.
+  if (looks_at_rows(c->kind)) o.threshold = std::max(o.threshold, 2);
+  if (o.select == Select::heaviest) {
+    o.heavy = r.in(looks_at_rows(c->kind) ? 2 : 0, 12);
     if (o.sink + o.window == 0) o.heavy = std::max(o.heavy, 1);  // some row has to stay
     c->top_threshold = r.one_in(2) ? 0 : o.heavy + r.in(o.heavy == 0 ? 1 : 0, 6);
     o.threshold = c->top_threshold == 0 ? o.heavy : c->top_threshold;
   } else if (c->kind == Kind::streaming) {
-    o.select = Select::nothing;
     o.threshold = r.one_in(2) ? 0 : r.in(1, 6);
     if (o.sink == 0) o.window = std::max(o.window, 1);
-  } else if (c->kind == Kind::full) {
-    o.select = Select::everything;
-  } else {
+  } else if (c->kind != Kind::full) {
     o.hive = r.of({Hive::first, Hive::heaviest, Hive::together});
     o.single_pass = r.one_in(4);
     o.stride = r.in(o.hive == Hive::together || o.single_pass ? 2 : 1, 7);
     o.keep = r.one_in(2) ? 1 : r.in(2, 4);
+    if (r.one_in(3)) {
+      o.stride = 0;
+      o.chunk =
+          o.single_pass ? r.in(2 * o.keep, 4 * o.keep) : r.in(o.keep + (o.hive == Hive::together), 3 * o.keep + 3);
+      if (o.hive == Hive::together && !o.single_pass) o.threshold = std::max(o.threshold, o.chunk - 1);
+    }
     c->hive_stride = o.hive == Hive::together || r.one_in(2) ? 0 : r.in(2, 5);
-    o.hive_stride = c->hive_stride != 0 ? c->hive_stride : std::max(2, (o.stride + 1) / 2);
+    o.hive_stride =
+        c->hive_stride != 0 ? c->hive_stride : std::max(2, (o.chunk_rows() + 2 * o.keep - 1) / (2 * o.keep));
   }
-  if (c->kind == Kind::streaming || c->kind == Kind::full || c->kind == Kind::strided) o.score = Score::none;
-  if (c->kind == Kind::diverse) o.score = Score::key_diversity;
-  if (c->kind == Kind::given) o.score = Score::given;
 }
 
 inline void draw_attention(Random& r, Config* c) {
@@ -115,7 +150,7 @@ inline void draw_attention(Random& r, Config* c) {
   const int size = r.in(1, 100);
   o.head_dim = size <= 70 ? r.in(1, 16) : size <= 95 ? r.in(17, 64) : r.in(65, 128);
   // All keys of one dimension are parallel, so that their cosines differ by rounding alone.
-  if (c->kind == Kind::diverse) o.head_dim = std::max(o.head_dim, 2);
+  if (looks_at_rows(c->kind)) o.head_dim = std::max(o.head_dim, 2);
   if (o.head_dim >= 2 && r.in(1, 3) > 1) {
     const bool partial = o.head_dim % 2 != 0 || r.one_in(3);
     o.rope_base = r.of({10000.0, 500000.0, 1000000.0, 50.0});
@@ -123,7 +158,7 @@ inline void draw_attention(Random& r, Config* c) {
     o.rope_halves = r.one_in(2);
     o.rope_compact = r.one_in(2);
     // In compact positions keys may be stored raw, and are where the policy moves rows at every call.
-    const bool drifts = c->kind == Kind::heavy_hitter || c->kind == Kind::streaming;
+    const bool drifts = takes_top_k(c->kind) || c->kind == Kind::streaming;
     if (o.rope_compact) {
       c->keys = r.of({buzz::KeyStorage::automatic, drifts ? buzz::KeyStorage::raw : buzz::KeyStorage::rotated,
                       buzz::KeyStorage::raw});
@@ -172,12 +207,29 @@ typename P::Options library_options(const Config& c) {
   if constexpr (std::is_base_of<buzz::Mass::Options, O>::value) {
     result.mass = o.mass == Mass::accumulated ? buzz::MassKind::accumulated
                   : o.mass == Mass::mean      ? buzz::MassKind::mean
-                                              : buzz::MassKind::latest;
+                  : o.mass == Mass::latest    ? buzz::MassKind::latest
+                  : o.mass == Mass::newest    ? buzz::MassKind::newest
+                  : o.mass == Mass::largest   ? buzz::MassKind::largest
+                                              : buzz::MassKind::decayed;
+    if (o.mass == Mass::decayed) result.decay = static_cast<float>(o.decay);
+  }
+  if constexpr (std::is_base_of<buzz::KeyDiversity::Options, O>::value) {
+    result.unlike = o.unlike == Unlike::cosine      ? buzz::Unlike::cosine
+                    : o.unlike == Unlike::direction ? buzz::Unlike::direction
+                                                    : buzz::Unlike::distance;
+    result.mean_over = o.mean_over_middle ? buzz::MeanOver::middle : buzz::MeanOver::all;
+  }
+  if constexpr (std::is_same<buzz::KeyValueBeehive::Options, O>::value) result.weight = static_cast<float>(o.weight);
+  if constexpr (std::is_base_of<buzz::RecentMass::Options, O>::value) {
+    result.queries = o.queries;
+    result.kernel = o.kernel;
+    result.pooling = o.average ? buzz::Pooling::average : buzz::Pooling::max;
   }
   if constexpr (std::is_base_of<buzz::Segments::Options, O>::value) {
     result.threshold = o.threshold;
     result.stride = o.stride;
     result.keep = o.keep;
+    result.chunk = o.chunk;
     result.hive_stride = c.hive_stride;
     result.hive = o.hive == Hive::first      ? buzz::HiveRule::first
                   : o.hive == Hive::heaviest ? buzz::HiveRule::heaviest

@@ -36,7 +36,7 @@ class Life {
  public:
   /// The rotation is `turning` alone; `remembers`: rollback() will be asked for.
   explicit Life(const Options& options, const Turning& turning = {}, bool remembers = false)
-      : o_(unturned(options)), turning_(turning), remembers_(remembers), cache_(o_) {}
+      : o_(unturned(options, turning)), turning_(turning), remembers_(remembers), cache_(o_) {}
 
   int rows() const { return cache_.rows(); }
   int next_position() const { return cache_.next_position(); }
@@ -73,7 +73,8 @@ class Life {
       for (int q = 0; q < o_.query_heads; ++q) {
         double sum = 0;
         for (int r = 0; r < visible; ++r) {
-          const Vector& key = head(q / group)[static_cast<std::size_t>(r)].key;
+          const Row& row = head(q / group)[static_cast<std::size_t>(r)];
+          const Vector& key = o_.raw_keys ? row.turned_key : row.key;
           double logit = dot(all[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], key) * o_.scale;
           if (o_.log_base != 0) logit *= std::log(visible) / std::log(o_.log_base);
           sum += std::exp(logit);
@@ -125,9 +126,10 @@ class Life {
     bool observed;
   };
 
-  static Options unturned(Options o) {
+  static Options unturned(Options o, const Turning& turning) {
     o.rope_base = 0;
-    o.rope_compact = o.raw_keys = false;
+    o.rope_compact = false;
+    o.raw_keys = turning.raw && !turning.frequencies.empty();
     return o;
   }
   static Tokens first_of(const Tokens& all, int count) { return Tokens(all.begin(), all.begin() + count); }
@@ -145,7 +147,7 @@ class Life {
         const int position = turning_.compact ? i : row.position;
         row.key = turning_.raw ? row.raw_key : turn(row.raw_key, position, turning_);
         for (double& x : row.key) x = o_.stored(x);
-        if (turning_.raw) row.key = turn(row.key, position, turning_);
+        if (turning_.raw) row.turned_key = turn(row.key, position, turning_);
       }
     }
   }

@@ -24,16 +24,14 @@ inline Config small(Kind kind, std::uint64_t seed = 1, int tokens = 400) {
   o.threshold = 18;
   o.stride = 4;
   o.hive_stride = 2;
-  if (kind == Kind::streaming) o.select = Select::nothing;
-  if (kind == Kind::full) o.select = Select::everything;
-  if (kind == Kind::heavy_hitter) {
-    o.select = Select::heaviest;
+  o.decay = 0.5;
+  o.queries = 5;
+  o.kernel = 3;
+  set_kind(&c);
+  if (takes_top_k(kind)) {
     o.heavy = 12;
     c.top_threshold = o.threshold;
   }
-  if (kind == Kind::streaming || kind == Kind::full || kind == Kind::strided) o.score = Score::none;
-  if (kind == Kind::diverse) o.score = Score::key_diversity;
-  if (kind == Kind::given) o.score = Score::given;
   return c;
 }
 
@@ -51,6 +49,10 @@ void with_every_policy(F&& f) {
   f(PolicyType<buzz::Strided>(), Kind::strided);
   f(PolicyType<buzz::DiverseBeehive>(), Kind::diverse);
   f(PolicyType<buzz::Policy<buzz::Given, buzz::Segments>>(), Kind::given);
+  f(PolicyType<buzz::Tova>(), Kind::tova);
+  f(PolicyType<buzz::KeyDiff>(), Kind::key_diff);
+  f(PolicyType<buzz::KeyValueBeehive>(), Kind::key_value);
+  f(PolicyType<buzz::SnapKv>(), Kind::snap_kv);
 }
 
 /// The field that f() is refused for.
@@ -233,7 +235,7 @@ class Twin {
     cache_.attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
     cache_.observe();
-    if (c_.oracle.score == Score::mass) life_.observe();
+    if (c_.oracle.score == Score::mass || c_.oracle.score == Score::recent) life_.observe();
     compare_scores();
     evict();  // and compare all rows
   }
@@ -299,7 +301,7 @@ class Twin {
     ++evictions_;
     std::vector<Cache::Choice> choices;
     for (int h = 0; h < c_.oracle.kv_heads; ++h)
-      choices.push_back(follow(cache_, life_, h, c_.kind == Kind::diverse, &near_ties_));
+      choices.push_back(follow(cache_, life_, h, looks_at_rows(c_.kind), &near_ties_));
     life_.evict(choices);
     compare();
   }

@@ -147,7 +147,7 @@ TEST(PinnedRows, LeaveSizesIndependentOfScores) {
 
 /// How many rows, the sink's apart, may be pinned; single: one pass an eviction.
 int room(Kind kind, bool single = false) {
-  if (kind == Kind::heavy_hitter) return 12;        // heavy
+  if (takes_top_k(kind)) return 12;                 // heavy
   if (kind == Kind::streaming) return 18;           // threshold
   if (kind == Kind::full) return 400;               // capacity
   return single ? (18 + 8) - 2 * (8 + 1) : 18 - 1;  // what halving leaves of the bound; threshold - 1

@@ -333,7 +333,7 @@ TEST(KeyStorage, IsRawWherePoliciesMoveRowsWithoutEnd) {
   oracle::with_every_policy([](auto policy, Kind kind) {
     using P = typename decltype(policy)::type;
     const Config c = wide(kind);
-    const bool without_end = kind == Kind::streaming || kind == Kind::heavy_hitter;
+    const bool without_end = kind == Kind::streaming || takes_top_k(kind);
     const Rope rope{10000.0};
     EXPECT_FALSE(stores_raw<P>(rope, c));
     EXPECT_EQ(stores_raw<P>(compact(rope), c), without_end);

@@ -27,7 +27,7 @@ Config sized(int chunk, int tokens = 400, Kind kind = Kind::beehive) {
   c.oracle.sink = 4;
   c.oracle.window = 12;
   c.oracle.threshold = 40;
-  if (kind == Kind::heavy_hitter) c.top_threshold = 40;
+  if (takes_top_k(kind)) c.top_threshold = 40;
   c.oracle.query_heads = 2;
   c.oracle.kv_heads = 1;
   c.oracle.head_dim = 4;

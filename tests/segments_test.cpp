@@ -251,4 +251,47 @@ TEST(Segments, SizesDoNotDependOnTheScores) {
     }
 }
 
+TEST(Segments, MayKeepAPartThatIsNoWholeStride) {
+  Options o = options(6, 0);
+  o.keep = 2;
+  o.chunk = 3;
+  EXPECT_EQ(Head(o)(8, {1, 3, 2, /**/ 9, 8, 7, /**/ 4, 5}), (Rows{1, 2, 3, 4, 6, 7}));
+  o.hive = HiveRule::together;
+  Head head(o);
+  EXPECT_EQ(head(7, {1, 3, 2, /**/ 9, 8, 7, /**/ 4}), (Rows{1, 2, 3, 4, 6}));
+  EXPECT_EQ(head(2, {5, 1, 4, /**/ 1, 2, 3, /**/ 6}), (Rows{1, 3, 6, 7, 8}));
+}
+
+TEST(Segments, OfChunksStayBoundedAndEnd) {
+  for (int keep = 1; keep <= 9; ++keep)
+    for (int chunk = keep + 1; chunk <= keep + 4; ++chunk)
+      for (HiveRule rule : {HiveRule::first, HiveRule::together}) {
+        Options o = options(10, 0);
+        o.keep = keep;
+        o.chunk = chunk;
+        o.hive = rule;
+        Head head(o, 50);
+        for (int n : {50, 1, 1, 7, 50, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}) {
+          head(n);
+          ASSERT_LE(head.policy.rows(), 10);
+        }
+      }
+}
+
+TEST(Segments, LeaveWhatAPromptIsToLeave) {
+  for (int fresh = 1; fresh < 300; fresh += 1 + fresh / 9)
+    for (int left = 1; left <= fresh; ++left) {
+      Options o = options(fresh, 5);
+      o.leave(left, fresh);
+      ASSERT_GE(o.chunk, std::min(8, fresh));
+      if (left == fresh) continue;
+      o.threshold = std::max(left, fresh / 2);  // due, and one pass will do
+      if (o.threshold == fresh) continue;
+      ASSERT_EQ(Head(o)(fresh).size(), static_cast<std::size_t>(left)) << fresh;
+    }
+  Options o;
+  o.leave(373, 1000);
+  EXPECT_LT(o.chunk, 100) << o.keep << " of " << o.chunk;
+}
+
 }  // namespace

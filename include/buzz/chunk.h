@@ -53,6 +53,19 @@ BUZZ_HOST_DEVICE constexpr int pick_chunks(const float* worth, int count, int st
   return written;
 }
 
+/// The same where no whole stride says how many stay: chunks of `chunk` rows leave `keep`, the last, of r rows, its
+/// ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk). O(count * chunk).
+BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, int chunk, int keep, std::int32_t* out) {
+  int written = 0;
+  for (int begin = 0; begin < count;) {
+    const int length = count - begin < chunk ? count - begin : chunk;
+    const long long share = static_cast<long long>(length) * keep;
+    written += pick(worth + begin, length, static_cast<int>((share - 1) / chunk + 1), begin, out + written);
+    begin += length;
+  }
+  return written;
+}
+
 /// Writes every stride-th index of [0, count), from the first: the paper's thinning of the hive. Returns
 /// ceil(count / stride). O(count / stride).
 BUZZ_HOST_DEVICE constexpr int pick_every(int count, int stride, std::int32_t* out) {

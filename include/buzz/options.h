@@ -17,18 +17,15 @@ struct PolicyOptions : Protect, Score::Options, Select::Options {
 
   /// The options whose regions take all of a budget: at most `rows` rows at once, those of a call of max_chunk tokens
   /// included, so that Policy::capacity(options, max_chunk) == rows. The sink is the policy's own; `window_share` of
-  /// what sink and call leave is the window, to the nearest row, and the middle gets the rest. What is set later, sizes
-  /// apart, changes nothing of that. Errors: max_chunk < 1; rows out of sink + max_chunk + 1 to half the largest int;
-  /// window_share out of 0 to 1. O(1).
-  static PolicyOptions for_rows(int rows, int max_chunk = 1, double window_share = Select::window_share) {
-    PolicyOptions o;
-    require_range("max_chunk", max_chunk, 1, (std::numeric_limits<int>::max)() / 4);
-    require_range("rows", rows, o.sink + max_chunk + 1LL, (std::numeric_limits<int>::max)() / 2);
+  /// what sink and call leave is the window, to the nearest row (without it as the paper has it, or half), and the
+  /// middle gets the rest, one row at least where a selection needs it. Options other than sizes may be set afterwards.
+  /// Errors: max_chunk < 1; rows out of sink + max_chunk + 1 to half the largest int; window_share out of 0 to 1. O(1).
+  static PolicyOptions for_rows(int rows, int max_chunk = 1) {
+    return sized(rows, max_chunk, [](int spare) { return Select::usual_window(spare); });
+  }
+  static PolicyOptions for_rows(int rows, int max_chunk, double window_share) {
     if (!(window_share >= 0 && window_share <= 1)) fail("window_share", std::to_string(window_share), "0 to 1");
-    const int spare = rows - o.sink - max_chunk;
-    o.window = (std::min)(static_cast<int>(std::lround(window_share * spare)), spare - Select::least_middle);
-    Select::fit(o, spare - o.window, max_chunk);
-    return o;
+    return sized(rows, max_chunk, [&](int spare) { return static_cast<int>(std::lround(window_share * spare)); });
   }
 
   /// Most rows that there can be with calls of max_chunk tokens. Errors: an option, or the sum, out of its range.
@@ -51,11 +48,23 @@ struct PolicyOptions : Protect, Score::Options, Select::Options {
     return o;
   }
 
-  /// The best that we know for beehives, in `rows` rows.
-  template <class S = Select>
-  static PolicyOptions tuned(int rows, int max_chunk = 1, double window_share = S::window_share) {
-    PolicyOptions o = for_rows(rows, max_chunk, window_share);
+  /// The best that we know for beehives; sizes as for_rows() has them.
+  template <class S = Select, class... Sizes>
+  static PolicyOptions tuned(int rows, Sizes... max_chunk_and_window_share) {
+    PolicyOptions o = for_rows(rows, max_chunk_and_window_share...);
     S::tune(o);
+    return o;
+  }
+
+ private:
+  template <class Window>
+  static PolicyOptions sized(int rows, int max_chunk, Window&& window) {
+    PolicyOptions o;
+    require_range("max_chunk", max_chunk, 1, (std::numeric_limits<int>::max)() / 4);
+    require_range("rows", rows, o.sink + max_chunk + 1LL, (std::numeric_limits<int>::max)() / 2);
+    const int spare = rows - o.sink - max_chunk;
+    o.window = (std::min)(window(spare), spare - Select::least_middle);
+    Select::fit(o, spare - o.window, max_chunk);
     return o;
   }
 };

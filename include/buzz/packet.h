@@ -62,6 +62,25 @@ inline Packet load(const Eigen::half* from) {
 #endif
 #endif
 
+/// The same in double precision, half as many.
+using DoublePacket = Eigen::internal::packet_traits<double>::type;
+constexpr int double_packet_size = Eigen::internal::packet_traits<double>::size;
+
+/// double_packet_size floats as doubles.
+inline DoublePacket load_doubles(const float* from) {
+#if defined(EIGEN_VECTORIZE_AVX512)
+  return _mm512_cvtps_pd(_mm256_loadu_ps(from));
+#elif defined(EIGEN_VECTORIZE_AVX)
+  return _mm256_cvtps_pd(_mm_loadu_ps(from));
+#elif defined(EIGEN_VECTORIZE_SSE2)
+  return _mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  double wide[double_packet_size];
+  for (int i = 0; i < double_packet_size; ++i) wide[i] = from[i];
+  return Eigen::internal::ploadu<DoublePacket>(wide);
+#endif
+}
+
 /// The first n <= packet_size values, then zeros.
 template <class T>
 EIGEN_ALWAYS_INLINE Packet load_up_to(const T* from, int n) {

@@ -5,6 +5,7 @@
 #include "buzz/score/mass.h"
 #include "buzz/score/mixed.h"
 #include "buzz/score/no_score.h"
+#include "buzz/score/recent_mass.h"
 #include "buzz/score/shared.h"
 #include "buzz/score/value_norm.h"
 #include "buzz/select/by_index.h"
@@ -44,6 +45,10 @@ struct NewestMass : Mass {
 };
 /// TOVA (arXiv 2401.06104): of all rows those to which the newest query gave most, over all heads together.
 using Tova = Policy<Shared<NewestMass>, TopKOfAll>;
+
+/// SnapKV (arXiv 2404.14469, section 4): the last queries' attention, pooled; the heaviest rows before their window.
+/// Its prefill form evicts once, after the prompt; decoding, it goes on with the newest queries.
+using SnapKv = Policy<RecentMass, TopKOfPrefix>;
 
 /// StreamingLLM (arXiv 2309.17453): sink and window; with sink 0 a sliding window.
 using Streaming = Policy<NoScore, Nothing>;

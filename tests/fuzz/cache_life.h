@@ -56,6 +56,9 @@ class CacheLife {
     constexpr int dims[] = {1, 2, 4, 6, 8, 19};
     s.head_dim = dims[in.in(0, 5)];
     s.max_rollback = in.in(0, 4);
+    // The mass of an observation is known where it adds up.
+    const oracle::Mass mass = c->oracle.mass;
+    if (mass == oracle::Mass::newest || mass == oracle::Mass::largest) c->oracle.mass = oracle::Mass::latest;
     return s;
   }
 

@@ -95,11 +95,11 @@ class Model {
         const std::vector<int> thinned = every(hive);
         if (forgets) choice.forgotten = join(thinned, first ? pinned_hive : pinned);
         if (o().hive == oracle::Hive::together) {
-          hive = oracle::best_of_chunks(worth, join(hive, fresh), o().stride, o().keep);
+          hive = oracle::best_of_chunks(worth, join(hive, fresh), o().chunk_rows(), o().keep);
         } else {
           const bool blind = o().hive == oracle::Hive::first;
-          hive = join(blind ? thinned : oracle::best_of_chunks(worth, hive, o().hive_stride, o().keep),
-                      oracle::best_of_chunks(worth, fresh, o().stride, o().keep));
+          hive = join(blind ? thinned : oracle::best_of_chunks(worth, hive, o().keep * o().hive_stride, o().keep),
+                      oracle::best_of_chunks(worth, fresh, o().chunk_rows(), o().keep));
         }
         fresh.clear();
       }
@@ -195,7 +195,7 @@ class Model {
     if (o().select == oracle::Select::nothing) return o().threshold;
     const int middle = capacity() - o().sink - o().window;
     if (o().select == oracle::Select::everything) return middle;
-    return o().single_pass ? middle - 2 * (c_.max_chunk + 1) : o().threshold - 1;
+    return o().single_pass ? middle - 2 * (c_.max_chunk + 1) : o().segments_room();
   }
 
   bool holds(int h, int position) const {
@@ -214,7 +214,8 @@ class Model {
         for (int i = 0; i < rows(); ++i) {
           float& score = at(h, i).score;
           if (o().mass == oracle::Mass::latest && &part == &parts[0]) score = 0;
-          score += sum(part, h, i);
+          if (o().mass == oracle::Mass::newest) score = 0;
+          score = o().mass == oracle::Mass::largest ? std::max(score, sum(part, h, i)) : score + sum(part, h, i);
         }
   }
   void set_scores(const Part& part) {

@@ -42,8 +42,12 @@ void live(int which, Bytes& in) {
       return CacheLife<Eigen::half, buzz::Full>(in, Kind::full).run();
     case 13:
       return CacheLife<Eigen::bfloat16, buzz::Strided>(in, Kind::strided).run();
-    default:
+    case 14:
       return CacheLife<float, Given>(in, Kind::given).run();
+    case 15:
+      return CacheLife<float, buzz::KeyDiff>(in, Kind::key_diff).run();
+    default:
+      return CacheLife<std::int8_t, buzz::KeyValueBeehive>(in, Kind::key_value).run();
   }
 }
 
@@ -59,6 +63,6 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes in(data, size);
-  live(in.in(0, 14), in);
+  live(in.in(0, 16), in);
   return 0;
 }

@@ -44,6 +44,8 @@ inline Config draw(Bytes& in, Kind kind) {
   c.kind = kind;
   oracle::Random random(static_cast<std::uint64_t>(in.word()));
   oracle::draw_policy(random, &c);
+  // A decayed sum is not exact.
+  if (c.oracle.mass == oracle::Mass::decayed) c.oracle.mass = oracle::Mass::accumulated;
   c.max_chunk = in.in(1, 5);
   c.calls = {in.in(1, 40)};  // Full has room for so many
   c.oracle.kv_heads = in.in(1, 3);

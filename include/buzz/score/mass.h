@@ -6,6 +6,7 @@
 #include <string>
 
 #include "buzz/error.h"
+#include "buzz/score/column_sums.h"
 #include "buzz/score/row_scores.h"
 
 namespace buzz {
@@ -19,8 +20,7 @@ namespace buzz {
 enum class MassKind { accumulated, latest, mean, newest, largest, decayed };
 
 /// Score: the attention probability that a row received, summed over the queries that saw it and over the query heads
-/// of its group. Query head q feeds KV head q / (query_heads / kv_heads). float32 whatever the cache's type is.
-/// A probability that is not finite adds nothing.
+/// of its group (ColumnSums). float32 whatever the cache's type is.
 class Mass {
  public:
   struct Options {
@@ -50,23 +50,13 @@ class Mass {
         decay_(options.decay),
         heads_(heads),
         scores_(heads, capacity),
-        sums_(static_cast<std::size_t>(capacity)) {}
+        column_sums_(heads, capacity) {}
 
   void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
 
-  /// The column sums of one query's probabilities over a head's group, [rows]: of probabilities [query_heads, queries,
-  /// rows], whose queries are the last rows; what the query gives to a later row is not read. The result is valid until
-  /// the next call. O(group * rows).
+  /// One query's column sums for a head, [rows]; see ColumnSums.
   const float* column_sums(const View<const float>& probabilities, int head, int query) {
-    const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
-    const int group = probabilities.shape(0) / heads_;
-    std::fill_n(sums_.data(), rows, 0.f);
-    Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), seen);
-    for (int q = head * group; q < (head + 1) * group; ++q) {
-      Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, query), seen);
-      sums += p.isFinite().select(p, 0.f);
-    }
-    return sums_.data();
+    return column_sums_(probabilities, head, query);
   }
 
   /// Adds column sums of one head, [rows], heads in order; `first`: they are the first of a call. O(rows).
@@ -105,14 +95,14 @@ class Mass {
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
     a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
   }
-  std::size_t bytes() const { return scores_.bytes() + sums_.size() * sizeof(float); }
+  std::size_t bytes() const { return scores_.bytes() + column_sums_.bytes(); }
 
  private:
   MassKind kind_;
   float decay_;
   int heads_;
-  RowScores scores_;         // [kv_heads, capacity]
-  std::vector<float> sums_;  // [capacity], one query's
+  RowScores scores_;  // [kv_heads, capacity]
+  ColumnSums column_sums_;
 };
 
 }  // namespace buzz

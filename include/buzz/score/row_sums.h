@@ -8,11 +8,12 @@
 namespace buzz {
 
 /// Sums over the values of a stored row, in double: the squares of floats neither overflow nor vanish there, and the
-/// order of the sum does not show once the result is a float. Lanes have a constant number, so that compilers make
-/// vector code.
+/// order of a sum hardly ever shows once the result is a float.
 namespace row_sums {
 
-constexpr int lanes = 16;
+using kernels::double_packet_size;
+using kernels::DoublePacket;
+
 /// Values that are read at a time.
 constexpr int block = 256;
 
@@ -31,35 +32,60 @@ const float* read(const RowsView<T>& rows, int head, int row, int first, int n, 
   return room;
 }
 
-/// The sum of term(i) over [0, n).
-template <class Term>
-double sum(int n, Term&& term) {
-  double lane[lanes] = {};
-  const int whole = n - n % lanes;
-  for (int i = 0; i < whole; i += lanes)
-    for (int j = 0; j < lanes; ++j) lane[j] += term(i + j);
-  for (int i = whole; i < n; ++i) lane[i - whole] += term(i);
-  double total = 0;
-  for (const double x : lane) total += x;
+/// The sum of term(packet at i, value by value at i) over [0, n).
+template <class Packets, class Values>
+EIGEN_ALWAYS_INLINE double sum(int n, Packets&& packets, Values&& values) {
+  using namespace Eigen::internal;
+  constexpr int width = double_packet_size;
+  DoublePacket even = pset1<DoublePacket>(0.), odd = even;
+  int i = 0;
+  for (; i + 2 * width <= n; i += 2 * width) {
+    even = packets(i, even);
+    odd = packets(i + width, odd);
+  }
+  double total = predux(padd(even, odd));
+  for (; i < n; ++i) total += values(i);
   return total;
 }
 
 inline double squares(const float* x, int n) {
-  return sum(n, [x](int i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
+  using namespace Eigen::internal;
+  return sum(
+      n,
+      [x](int i, const DoublePacket& to) {
+        const DoublePacket p = kernels::load_doubles(x + i);
+        return pmadd(p, p, to);
+      },
+      [x](int i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
 }
-
 inline double dot(const float* x, const double* y, int n) {
-  return sum(n, [x, y](int i) { return static_cast<double>(x[i]) * y[i]; });
+  using namespace Eigen::internal;
+  return sum(
+      n,
+      [x, y](int i, const DoublePacket& to) {
+        return pmadd(kernels::load_doubles(x + i), ploadu<DoublePacket>(y + i), to);
+      },
+      [x, y](int i) { return static_cast<double>(x[i]) * y[i]; });
 }
-inline double distance(const float* x, const double* y, int n) {  // squared
-  return sum(n, [x, y](int i) { return (static_cast<double>(x[i]) - y[i]) * (static_cast<double>(x[i]) - y[i]); });
+/// Squared.
+inline double distance(const float* x, const double* y, int n) {
+  using namespace Eigen::internal;
+  return sum(
+      n,
+      [x, y](int i, const DoublePacket& to) {
+        const DoublePacket p = psub(kernels::load_doubles(x + i), ploadu<DoublePacket>(y + i));
+        return pmadd(p, p, to);
+      },
+      [x, y](int i) { return (static_cast<double>(x[i]) - y[i]) * (static_cast<double>(x[i]) - y[i]); });
 }
 /// sum[0..n) += weight * x.
 inline void add(const float* x, int n, double weight, double* sum) {
-  const int whole = n - n % lanes;
-  for (int i = 0; i < whole; i += lanes)
-    for (int j = 0; j < lanes; ++j) sum[i + j] += weight * static_cast<double>(x[i + j]);
-  for (int i = whole; i < n; ++i) sum[i] += weight * static_cast<double>(x[i]);
+  using namespace Eigen::internal;
+  const DoublePacket w = pset1<DoublePacket>(weight);
+  int i = 0;
+  for (; i + double_packet_size <= n; i += double_packet_size)
+    pstoreu(sum + i, pmadd(w, kernels::load_doubles(x + i), ploadu<DoublePacket>(sum + i)));
+  for (; i < n; ++i) sum[i] += weight * static_cast<double>(x[i]);
 }
 
 /// The sum of a row's squares. O(head_dim).

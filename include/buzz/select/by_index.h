@@ -15,7 +15,7 @@ class Nothing {
   static constexpr int code = 3;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {4, 160}; }
-  static constexpr double window_share = 1;  // for_rows(): evict at every call, keep the most
+  static int usual_window(int spare) { return spare; }  // evict at every call, keep the most
   static constexpr int least_middle = 0;
   static void fit(Options& o, int middle, int) { o.threshold = middle; }
 
@@ -46,7 +46,7 @@ class Everything {
   static constexpr int code = 4;  // in saved files
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {0, 0}; }
-  static constexpr double window_share = 0;
+  static int usual_window(int) { return 0; }
   static constexpr int least_middle = 0;
   static void fit(Options& o, int middle, int max_chunk) { o.capacity = middle + max_chunk; }
 

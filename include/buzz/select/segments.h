@@ -26,15 +26,33 @@ class Segments {
     int stride = 5;       // one row in `stride` of the fresh rows is kept;
                           // >= 1, but >= 2 with HiveRule::together or Passes::single
     int keep = 1;         // rows kept of each chunk of keep * stride; the paper's is 1; >= 1
+    int chunk = 0;  // rows of a chunk where that is no whole stride, and stride is 0; >= keep, with together > keep,
+                    // with single >= 2 * keep; 0: keep * stride
     int hive_stride = 0;  // >= 2; 0: (stride + 1) / 2 but at least 2; not used by HiveRule::together
     HiveRule hive = HiveRule::first;
     Passes passes = Passes::until_bounded;
+
+    /// Sets keep and chunk, at least least_chunk rows, so that `fresh` rows leave exactly `left`: for a prompt that is
+    /// to use all of a budget. Errors: fresh < 1, left out of 1 to fresh, least_chunk < 1. O(fresh).
+    void leave(int left, int fresh, int least_chunk = 8) {
+      require_at_least("fresh", fresh, 1);
+      require_range("left", left, 1, fresh);
+      require_at_least("least_chunk", least_chunk, 1);
+      stride = 0;
+      chunk = (std::min)(least_chunk, fresh);
+      const auto leaves = [&] { return (1LL * fresh * keep - 1) / chunk + 1; };
+      // A chunk of all rows does it at the latest.
+      for (;; ++chunk) {
+        keep = static_cast<int>(1LL * left * chunk / fresh);
+        if (keep > 0 && leaves() == left) return;
+      }
+    }
   };
   static constexpr int code = 1;  // in saved files
   /// A row moves at most about log2(threshold) + 2 times before it is dropped.
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {4, 160}; }
-  static constexpr double window_share = 0.5;
+  static int usual_window(int spare) { return spare / 2; }  // of spare rows, for for_rows()
   static constexpr int least_middle = 1;
   static void fit(Options& o, int middle, int) { o.threshold = middle; }
   /// The paper's sizes, which are the defaults too.
@@ -50,8 +68,15 @@ class Segments {
     require_at_least("threshold", o.threshold, 1);
     // A stride of 1 keeps every fresh row, so that one pass alone or one over all rows would never shrink anything.
     const bool one = o.hive != HiveRule::together && o.passes == Passes::until_bounded;
-    require_at_least("stride", o.stride, one ? 1 : 2);
     require_at_least("keep", o.keep, 1);
+    if (o.chunk == 0) {
+      require_at_least("stride", o.stride, one ? 1 : 2);
+    } else {
+      require_equal("stride", o.stride, 0, "chunk is given");
+      const bool single = o.passes == Passes::single;
+      require_at_least("chunk", o.chunk, single ? 2LL * o.keep : o.hive == HiveRule::together ? o.keep + 1LL : o.keep);
+      require_at_least("threshold", o.threshold, least_to_shrink(o) - 1LL);
+    }
     if (o.hive == HiveRule::together)
       require_equal("hive_stride", o.hive_stride, 0, "HiveRule::together has none");
     else if (o.hive_stride != 0)
@@ -61,13 +86,17 @@ class Segments {
   static void archive(Archive& a, const Options& o) {
     a.same("threshold", o.threshold);
     a.same("stride", o.stride);
+    if (o.stride == 0) a.same("chunk", o.chunk);
     a.same("keep", o.keep);
     a.same("hive_stride", o.hive_stride);
     a.same("hive", static_cast<int>(o.hive));
     a.same("passes", static_cast<int>(o.passes));
   }
   explicit Segments(const Options& o)
-      : o_(o), hive_stride_(o.hive_stride != 0 ? o.hive_stride : default_hive_stride(o.stride)) {}
+      : o_(o),
+        hive_stride_(o.hive_stride != 0 ? o.hive_stride
+                     : o.chunk != 0     ? (std::max)(2, static_cast<int>((o.chunk - 1) / (2LL * o.keep)) + 1)
+                                        : default_hive_stride(o.stride)) {}
 
   bool due(const Regions& r) const { return r.middle() > o_.threshold; }
   /// Most rows between sink and window, a call of max_chunk tokens included.
@@ -78,7 +107,7 @@ class Segments {
   }
   /// Most rows between sink and window that may be pinned, so that passes still come to an end.
   static int room(const Options& o, int max_chunk) {
-    if (o.passes == Passes::until_bounded) return o.threshold - 1;
+    if (o.passes == Passes::until_bounded) return o.threshold + 1 - least_to_shrink(o);
     return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
   }
   bool again(int middle) const { return o_.passes == Passes::until_bounded && middle > o_.threshold; }
@@ -88,15 +117,24 @@ class Segments {
   /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
   /// more): writes the kept indices, ascending, and returns how many.
   int pass(const float* worth, int hive, int fresh, int, std::int32_t* out) const {
-    if (o_.hive == HiveRule::together) return pick_chunks(worth, hive + fresh, o_.stride, o_.keep, out);
+    if (o_.hive == HiveRule::together) return pick_fresh(worth, hive + fresh, out);
     const int kept = o_.hive == HiveRule::first ? pick_every(hive, hive_stride_, out)
                                                 : pick_chunks(worth, hive, hive_stride_, o_.keep, out);
-    const int added = pick_chunks(worth + hive, fresh, o_.stride, o_.keep, out + kept);
+    const int added = pick_fresh(worth + hive, fresh, out + kept);
     for (int i = kept; i < kept + added; ++i) out[i] += hive;
     return kept + added;
   }
 
  private:
+  /// The fewest rows of which a repeated pass leaves fewer.
+  static int least_to_shrink(const Options& o) {
+    return o.chunk != 0 && o.hive == HiveRule::together ? chunks(o.chunk, o.chunk - o.keep) : 2;
+  }
+  int pick_fresh(const float* worth, int count, std::int32_t* out) const {
+    return o_.chunk != 0 ? pick_of_chunks(worth, count, o_.chunk, o_.keep, out)
+                         : pick_chunks(worth, count, o_.stride, o_.keep, out);
+  }
+
   Options o_;
   int hive_stride_;
 };

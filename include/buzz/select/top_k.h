@@ -19,7 +19,7 @@ class TopK {
   static constexpr int code = 2;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {0, 160}; }
-  static constexpr double window_share = 0.5;  // for_rows(): half recent, half heavy, as in the paper
+  static int usual_window(int spare) { return spare / 2; }  // of spare rows: half recent, half heavy, as in the paper
   static constexpr int least_middle = 1;
   static void fit(Options& o, int middle, int) { o.heavy = middle; }
 
@@ -63,7 +63,15 @@ class TopKOfAll : public TopK {
  public:
   using TopK::TopK;
   static constexpr Protect protect() { return {0, 0}; }
-  static constexpr double window_share = 0;
+  static int usual_window(int) { return 0; }
+};
+
+/// The same behind SnapKV's observation window.
+class TopKOfPrefix : public TopK {
+ public:
+  using TopK::TopK;
+  static constexpr Protect protect() { return {0, 32}; }
+  static int usual_window(int spare) { return (std::min)(32, spare); }
 };
 
 }  // namespace buzz

@@ -1,0 +1,160 @@
+#pragma once
+
+// What a row is worth, said as slowly as the rest of the oracle (oracle.h).
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace oracle {
+
+using Vector = std::vector<double>;               // [head_dim]
+using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
+using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
+using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
+
+enum class Score { mass, key_diversity, given, none, key_value, recent };
+enum class Mass { accumulated, mean, latest, newest, largest, decayed };
+enum class Unlike { cosine, direction, distance };
+enum class Select { segments, heaviest, nothing, everything };
+enum class Hive { first, heaviest, together };
+
+struct Options {
+  int query_heads = 1, kv_heads = 1, head_dim = 1;
+
+  Score score = Score::mass;
+  Mass mass = Mass::accumulated;
+  double decay = 0;                // Mass::decayed
+  Unlike unlike = Unlike::cosine;  // Score::key_diversity, key_value
+  bool mean_over_middle = false;   // Score::key_diversity, key_value
+  double weight = 1;               // Score::key_value, of the value's norm
+  int queries = 1, kernel = 1;     // Score::recent
+  bool average = false;            // Score::recent
+  bool shared = false;             // a row is worth what it is worth to all heads together
+  Select select = Select::segments;
+  int sink = 4, window = 160, threshold = 400;
+  int stride = 5, keep = 1, hive_stride = 3;  // Select::segments
+  int chunk = 0;                              // Select::segments; 0: keep * stride
+  Hive hive = Hive::first;                    // Select::segments
+  bool single_pass = false;                   // Select::segments
+  int heavy = 0;                              // Select::heaviest
+
+  int chunk_rows() const { return chunk != 0 ? chunk : keep * stride; }
+  /// Rows that may be pinned between sink and window so that repeated passes still shorten what is over the threshold:
+  /// n rows over chunks leave fewer if n * (chunk - keep) >= chunk.
+  int segments_room() const {
+    int n = 2;
+    while (hive == Hive::together && n * (chunk_rows() - keep) < chunk_rows()) ++n;
+    return threshold + 1 - n;
+  }
+
+  double rope_base = 0;  // 0: no rotation
+  int rope_dims = 0;
+  bool rope_halves = false;   // pairs (i, i + dims / 2), else (2i, 2i + 1)
+  bool rope_compact = false;  // positions are places in the cache
+  bool raw_keys = false;      // keys are stored unrotated, and rotated when read
+
+  double scale = 1;     // logits are multiplied by it
+  double log_base = 0;  // 0: off
+
+  std::function<double(double)> stored = [](double x) { return x; };  // what the cache's element type makes of a number
+};
+
+struct Row {
+  int position;          // the token's index in its sequence
+  Vector raw_key;        // as it was given
+  Vector key;            // as it is stored: rotated unless raw_keys, then rounded to the element type
+  Vector turned_key;     // with raw_keys: the stored key, rotated
+  Vector value;          // as it is stored
+  double score = 0;      // the attention mass, or the given score
+  Vector received = {};  // of each query since the row's own, oldest first
+  int moves = 0;         // evictions that gave it another place
+  bool pinned = false;
+};
+
+struct Regions {
+  int sink, hive, fresh, window;
+};
+
+inline double dot(const Vector& a, const Vector& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// x minus the mean of x[begin..end), over their deviation.
+inline std::vector<double> normal(std::vector<double> x, int begin, int end) {
+  double mean = 0, variance = 0;
+  for (int r = begin; r < end; ++r) mean += x[static_cast<std::size_t>(r)] / (end - begin);
+  for (int r = begin; r < end; ++r) variance += std::pow(x[static_cast<std::size_t>(r)] - mean, 2) / (end - begin);
+  // What double arithmetic leaves of equal numbers' deviation is none.
+  for (double& e : x) e = std::sqrt(variance) <= 1e-12 * std::fabs(mean) ? 0 : (e - mean) / std::sqrt(variance);
+  return x;
+}
+
+/// What the last queries gave to each row and its neighbours among rows [begin, end).
+inline std::vector<double> recent(const std::vector<Row>& head, int begin, int end, const Options& o) {
+  std::vector<double> sums, result;
+  for (const Row& row : head) {
+    sums.push_back(0);
+    for (std::size_t i = 0; i < row.received.size(); ++i)
+      if (i + static_cast<std::size_t>(o.queries) >= row.received.size()) sums.back() += row.received[i];
+  }
+  for (int r = 0; r < static_cast<int>(head.size()); ++r) {
+    double sum = 0, most = 0;
+    for (int other = r - o.kernel / 2; other <= r + o.kernel / 2; ++other) {
+      if (other < begin || other >= end) continue;
+      sum += sums[static_cast<std::size_t>(other)];
+      most = std::max(most, sums[static_cast<std::size_t>(other)]);
+    }
+    result.push_back(o.average ? sum / o.kernel : most);
+  }
+  return result;
+}
+
+/// How unlike the mean key each key is; a cosine is 0 where there is no direction.
+inline std::vector<double> diversity(const std::vector<Row>& head, int begin, int end, const Options& o) {
+  Vector mean(head.empty() ? 0 : head[0].key.size(), 0.0);
+  const int first = o.mean_over_middle ? begin : 0, last = o.mean_over_middle ? end : static_cast<int>(head.size());
+  for (int r = first; r < last; ++r) {
+    const Vector& key = head[static_cast<std::size_t>(r)].key;
+    const double length = o.unlike == Unlike::direction ? std::sqrt(dot(key, key)) : 1;
+    for (std::size_t d = 0; d < mean.size(); ++d) mean[d] += length == 0 ? 0 : key[d] / length / (last - first);
+  }
+  std::vector<double> result;
+  for (const Row& row : head) {
+    Vector difference = row.key;
+    for (std::size_t d = 0; d < mean.size(); ++d) difference[d] -= mean[d];
+    const double norms = std::sqrt(dot(row.key, row.key)) * std::sqrt(dot(mean, mean));
+    const double cosine = norms == 0 ? 0 : dot(row.key, mean) / norms;
+    result.push_back(o.unlike == Unlike::distance ? std::sqrt(dot(difference, difference)) : -cosine);
+  }
+  return result;
+}
+
+/// What each row of a head is worth to it, [rows]; rows [begin, end) are those that an eviction may take.
+inline std::vector<double> worth(const std::vector<Row>& head, int begin, int end, int next_position,
+                                 const Options& o) {
+  if (o.score == Score::key_diversity) return diversity(head, begin, end, o);
+  if (o.score == Score::recent) return recent(head, begin, end, o);
+  std::vector<double> result;
+  for (const Row& row : head) {
+    if (o.score == Score::none)
+      result.push_back(0);
+    else if (o.score == Score::key_value)
+      result.push_back(std::sqrt(dot(row.value, row.value)));
+    else if (o.score == Score::mass && o.mass == Mass::mean)
+      result.push_back(row.score / (next_position - row.position));
+    else
+      result.push_back(row.score);
+  }
+  if (o.score != Score::key_value) return result;
+  const std::vector<double> keys = normal(diversity(head, begin, end, o), begin, end);
+  result = normal(result, begin, end);
+  for (std::size_t r = 0; r < result.size(); ++r) result[r] = keys[r] + o.weight * result[r];
+  return result;
+}
+
+}  // namespace oracle
