@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "buzz/model_cache.h"
@@ -14,6 +16,8 @@ namespace tiny_llama {
 class Cache {
  public:
   virtual ~Cache() = default;
+  /// A deep copy; the two live apart.
+  virtual std::unique_ptr<Cache> fork() const = 0;
   /// BuzzCache::attend of that layer. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads, head_dim].
   virtual void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
                       buzz::View<float> out) = 0;
@@ -33,6 +37,7 @@ class CacheOf final : public Cache {
                std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options), rope(c, positions)) {
   }
 
+  std::unique_ptr<Cache> fork() const override { return std::unique_ptr<Cache>(new CacheOf(cache_.fork())); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out) override {
     cache_.layer(layer).attend(q, k, v, out);
@@ -44,6 +49,8 @@ class CacheOf final : public Cache {
   std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
 
  private:
+  explicit CacheOf(buzz::ModelCache<T, Policy> cache) : cache_(std::move(cache)) {}
+
   static buzz::Rope rope(const Config& c, buzz::Positions positions) {
     buzz::Rope rope;
     rope.base = c.rope_base;

@@ -56,6 +56,8 @@ class Llama {
     return {scratch_.logits.data(), outputs, c.vocab};
   }
 
+  /// The same sequence once more, to be read on in another way: a copy of the cache.
+  Llama fork() const { return Llama(model_, cache_->fork()); }
   const Cache& cache() const { return *cache_; }
 
  private:

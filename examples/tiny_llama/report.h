@@ -44,12 +44,13 @@ class ProgressBar {
  public:
   explicit ProgressBar(bool wanted) : shown_(wanted && is_terminal()) {}
 
-  void show(std::size_t done, std::size_t all) const {
+  bool shown() const { return shown_; }
+  void show(std::size_t done, std::size_t all, const std::string& what = "tokens") const {
     if (!shown_) return;
     constexpr std::size_t width = 40;
     const std::size_t full = all == 0 ? width : width * done / all;
     const std::string bar = std::string(full, '#') + std::string(width - full, '.');
-    std::printf("\r[%s] %s of %s tokens ", bar.c_str(), grouped(done).c_str(), grouped(all).c_str());
+    std::printf("\r[%s] %s of %s %s ", bar.c_str(), grouped(done).c_str(), grouped(all).c_str(), what.c_str());
     std::fflush(stdout);
   }
   /// Takes the bar away, so that a line can be printed in its place.

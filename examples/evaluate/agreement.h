@@ -1,0 +1,136 @@
+// agreement: does the model say the same with less memory? Needs a text, and no labels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/common.h"
+#include "evaluate/texts.h"
+#include "evaluate/twin.h"
+
+namespace evaluate {
+
+struct AgreementOptions {
+  std::vector<std::string> texts;  // files; none: made-up documents
+  int pieces = 4;                  // of each text
+  int prompt = 1000;               // tokens of a piece, read in chunks
+  int tokens = 250;                // then the full cache's likeliest tokens, one by one
+};
+
+class Agreement {
+ public:
+  Agreement(const Common& common, const AgreementOptions& options, const std::vector<Text>& texts)
+      : common_(common), o_(options) {
+    buzz::require_range("pieces", o_.pieces, 1, 1 << 16);
+    buzz::require_range("prompt", o_.prompt, 2, common.config().context);
+    buzz::require_range("tokens", o_.tokens, 1, common.config().context - o_.prompt);
+    pieces_ = pieces_of(common, texts, o_.pieces, o_.prompt);
+  }
+
+  std::vector<Table> run() const {
+    const std::vector<json> full = common_.results(
+        pieces_.size(), [&](std::size_t i) { return key("greedy", i, common_.contenders()[0]); },
+        [&](std::size_t) { return cost(); }, [&](std::size_t i) { return greedy(pieces_[i]); });
+    const std::size_t n = pieces_.size();
+    const auto& contenders = common_.contenders();
+    const std::vector<json> results = common_.results(
+        contenders.size() * n, [&](std::size_t i) { return key("agreement", i % n, contenders[i / n]); },
+        [&](std::size_t) { return 3 * cost(); },
+        [&](std::size_t i) { return compare(contenders[i / n], pieces_[i % n], full[i % n].get<Tokens>()); });
+    return {table(results)};
+  }
+
+ private:
+  static constexpr std::size_t block = 50;  // tokens that the bootstrap draws as one
+
+  std::size_t cost() const { return static_cast<std::size_t>(o_.prompt + o_.tokens); }
+  int whole() const { return o_.prompt + o_.tokens; }
+  json key(const char* what, std::size_t piece, const Contender& c) const {
+    return {{"task", what},
+            {"policy", c.policy},
+            {"rows", c.budget.of(whole())},
+            {"prompt", hash_of(pieces_[piece])},
+            {"tokens", o_.tokens}};
+  }
+  Sequence sequence(const Contender& c) const { return common_.sequence(c, whole(), whole()); }
+
+  /// The likeliest tokens after a piece, the first of them after the piece's last token.
+  json greedy(const Tokens& piece) const {
+    Sequence s = sequence(common_.contenders()[0]);
+    s.read(piece);
+    Tokens tokens;
+    while (static_cast<int>(tokens.size()) < o_.tokens) {
+      tokens.push_back(s.likeliest());
+      s.read({tokens.back()});
+    }
+    return tokens;
+  }
+
+  /// Reads the same tokens with the contender's cache and looks at what it would have said.
+  json compare(const Contender& c, const Tokens& piece, const Tokens& greedy) const {
+    Sequence s = sequence(c);
+    s.read(piece);
+    std::vector<int> agreed;
+    for (std::int32_t token : greedy) {
+      agreed.push_back(s.likeliest() == token ? 1 : 0);
+      s.read({token});
+    }
+    Sizes sizes = common_.sizes(c, whole(), whole());
+    Sizes all = common_.sizes(common_.contenders()[0], whole(), whole());
+    auto twin = std::make_unique<Twin>(common_.config(), make_policy(common_.config(), "full", all),
+                                       make_policy(common_.config(), c.policy, sizes));
+    Twin& outputs = *twin;
+    Sequence both(common_.model(), std::move(twin));
+    both.read(piece);
+    outputs.begin();
+    for (std::int32_t token : greedy) both.read({token});
+    std::vector<double> errors;
+    for (int i = 0; i < common_.config().layers; ++i) errors.push_back(outputs.relative_error(i));
+    return {{"agreed", agreed}, {"errors", errors}, {"cost", cost_of(s)}};
+  }
+
+  Table table(const std::vector<json>& results) const {
+    const std::size_t n = pieces_.size();
+    Table t{
+        "Agreement with the full cache over " + std::to_string(n) + " pieces: " + std::to_string(o_.prompt) +
+            " tokens read, then its " + std::to_string(o_.tokens) + " greedy tokens",
+        "Teacher-forced: every cache reads the full cache's tokens, and agrees where its own likeliest is the same. "
+        "[95%: bootstrap over blocks of 50 tokens]\nlayer: relative error of the attention outputs over these "
+        "tokens, each layer given the full cache's inputs",
+        with_costs({{"tokens"}, {"agreement %", 2}}),
+        {}};
+    for (int i = 0; i < common_.config().layers; ++i) t.columns.push_back({"layer " + std::to_string(i), 3});
+    for (std::size_t c = 0; c < common_.contenders().size(); ++c) {
+      std::vector<const json*> mine;
+      std::vector<Unit> units;
+      std::vector<double> errors(static_cast<std::size_t>(common_.config().layers));
+      int tokens = 0;
+      for (std::size_t p = 0; p < n; ++p) {
+        const json& r = results[c * n + p];
+        mine.push_back(&r);
+        const auto agreed = r.at("agreed").get<std::vector<int>>();
+        for (std::size_t i = 0; i < agreed.size(); ++i) {
+          if (i % block == 0) units.push_back({});
+          units.back().sum += 100 * agreed[i];
+          units.back().weight += 1;
+          ++tokens;
+        }
+        for (std::size_t i = 0; i < errors.size(); ++i)
+          errors[i] += r.at("errors")[i].get<double>() / static_cast<double>(n);
+      }
+      std::vector<Cell> row = cost_cells(common_.contenders()[c], mine);
+      row.insert(row.end(), {tokens, bootstrap(units)});
+      for (double e : errors) row.push_back(e);
+      t.rows.push_back(row);
+    }
+    return t;
+  }
+
+  const Common& common_;
+  AgreementOptions o_;
+  std::vector<Tokens> pieces_;
+};
+
+}  // namespace evaluate

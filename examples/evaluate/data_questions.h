@@ -1,0 +1,136 @@
+// questions --data: the lost-in-the-middle form (Liu et al., arXiv 2307.03172): question, answers, ctxs of title, text.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/common.h"
+#include "evaluate/jsonl.h"
+#include "evaluate/metrics.h"
+#include "evaluate/texts.h"
+
+namespace evaluate {
+
+struct DataOptions {
+  std::string file;
+  int most = 1000;  // lines read
+  int tokens = 32;  // of an answer, at most
+};
+
+class DataQuestions {
+ public:
+  DataQuestions(const Common& common, const DataOptions& options) : common_(common), o_(options) {
+    buzz::require_at_least("most", o_.most, 1);
+    buzz::require_range("answer tokens", o_.tokens, 1, common.config().context / 2);
+    for (const json& line : read_jsonl(o_.file, static_cast<std::size_t>(o_.most))) add(line);
+    if (items_.empty()) fail("data", "no prompt within the model's context", "one at least");
+  }
+
+  std::vector<Table> run() const {
+    const std::size_t n = items_.size();
+    const auto& contenders = common_.contenders();
+    const std::vector<json> results = common_.results(
+        contenders.size() * n,
+        [&](std::size_t i) -> json {
+          return {{"task", "data questions"},
+                  {"policy", contenders[i / n].policy},
+                  {"rows", budget(i)},
+                  {"documents", hash_of(items_[i % n].documents)},
+                  {"question", items_[i % n].question},
+                  {"answers", items_[i % n].answers},
+                  {"tokens", o_.tokens}};
+        },
+        [&](std::size_t i) { return items_[i % n].documents.size(); }, [&](std::size_t i) { return ask(i); });
+    Table t{"Questions of " + o_.file + ", documents read in chunks and evicted, then asked",
+            std::to_string(left_out_) + " lines left out: longer than the model's context\n" +
+                "[95%: bootstrap over questions; differences are paired] log-likelihood: of the first right answer",
+            with_costs({{"n"},
+                        {"exact match", 3},
+                        {"F1", 3},
+                        {"log-likelihood", 3},
+                        {"F1 - full", 3},
+                        {"log-likelihood - full", 3}}),
+            {}};
+    for (std::size_t c = 0; c < contenders.size(); ++c) {
+      std::vector<const json*> mine;
+      const auto units = [&](const char* name, std::size_t of) {
+        std::vector<Unit> out;
+        for (std::size_t i = 0; i < n; ++i) out.push_back({results[of * n + i].at(name).get<double>(), 1});
+        return out;
+      };
+      for (std::size_t i = 0; i < n; ++i) mine.push_back(&results[c * n + i]);
+      std::vector<Cell> row = cost_cells(contenders[c], mine);
+      row.insert(row.end(),
+                 {n, bootstrap(units("exact", c)), bootstrap(units("f1", c)), bootstrap(units("log_likelihood", c)),
+                  bootstrap(difference(units("f1", c), units("f1", 0))),
+                  bootstrap(difference(units("log_likelihood", c), units("log_likelihood", 0)))});
+      t.rows.push_back(row);
+    }
+    return {t};
+  }
+
+ private:
+  struct Item {
+    Tokens documents;
+    std::string question;
+    Strings answers;
+  };
+
+  void add(const json& line) {
+    Item item;
+    item.question = "Question: " + field<std::string>(o_.file, line, "question") + " Answer:";
+    item.answers = field<Strings>(o_.file, line, "answers");
+    const std::string where = o_.file + ":" + std::to_string(line.at("line").get<int>()) + " ctxs";
+    if (!line.contains("ctxs") || !line.at("ctxs").is_array()) fail(where, "missing", "a list of title and text");
+    std::string text;
+    int number = 0;
+    for (json document : line.at("ctxs")) {
+      if (!document.is_object()) fail(where, printable(document.dump()), "an object of title and text");
+      document["line"] = line.at("line");
+      text += "Document " + std::to_string(++number) + ": " + field<std::string>(o_.file, document, "title") + "\n" +
+              field<std::string>(o_.file, document, "text") + "\n";
+    }
+    if (text.empty()) fail(where, "empty", "one document at least");
+    item.documents = common_.tokenizer().encode(text);
+    const std::size_t more =
+        common_.tokenizer().encode_more(item.question).size() +
+        (std::max)(static_cast<std::size_t>(o_.tokens), common_.tokenizer().encode_more(" " + item.answers[0]).size());
+    if (item.documents.size() + more > static_cast<std::size_t>(common_.config().context))
+      ++left_out_;
+    else
+      items_.push_back(std::move(item));
+  }
+
+  int budget(std::size_t i) const {
+    return common_.contenders()[i / items_.size()].budget.of(
+        static_cast<int>(items_[i % items_.size()].documents.size()));
+  }
+
+  json ask(std::size_t i) const {
+    const Item& item = items_[i % items_.size()];
+    Sequence s = common_.sequence(common_.contenders()[i / items_.size()], static_cast<int>(item.documents.size()),
+                                  common_.config().context);
+    s.read(item.documents);
+    s.read(common_.tokenizer().encode_more(item.question));
+    Sequence own = s.fork();
+    const std::string answer = own.text(o_.tokens, "\n");
+    std::vector<double> nll;
+    s.read(common_.tokenizer().encode_more(" " + item.answers[0]), &nll);
+    double likelihood = 0;
+    for (double each : nll) likelihood -= each;
+    return {{"answer", answer},
+            {"exact", exact_match(answer, item.answers) ? 1 : 0},
+            {"f1", answer_f1(answer, item.answers)},
+            {"log_likelihood", likelihood},
+            {"cost", cost_of(own)}};
+  }
+
+  const Common& common_;
+  DataOptions o_;
+  std::vector<Item> items_;
+  int left_out_ = 0;
+};
+
+}  // namespace evaluate

@@ -1,0 +1,86 @@
+// The command line of each task.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "evaluate/agreement.h"
+#include "evaluate/needle.h"
+#include "evaluate/perplexity.h"
+#include "evaluate/questions.h"
+#include "evaluate/summaries.h"
+
+namespace evaluate {
+
+inline void declare_common(CLI::App& task, CommonOptions& o) {
+  task.add_option("--model", o.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
+  std::string names;
+  for (const NamedPolicy& p : policies())
+    names += "\n  " + p.name + ": " + p.about + (p.settings.empty() ? "" : " (" + p.settings + ")");
+  task.add_option("--policies", o.policies, "Beside full; each a name, or name:key=value,key=value" + names);
+  task.add_option("--budgets", o.budgets, "Rows, as 256, or shares of the full cache's, as 40%")->capture_default_str();
+  task.add_option("--chunk", o.chunk, "Tokens read at a time")->capture_default_str();
+  task.add_option("--seed", o.seed, "Of all that is drawn")->capture_default_str();
+  task.add_option("--threads", o.threads, "Results do not depend on it")->capture_default_str();
+  task.add_option("--json", o.json, "Write the tables to this file");
+  task.add_option("--csv", o.csv, "Write the tables to this file");
+  task.add_option("--cache", o.cache, "A folder where results are kept, so that an interrupted run goes on");
+}
+
+inline CLI::App* declare(CLI::App& app, PerplexityOptions& o) {
+  CLI::App* task = app.add_subcommand("perplexity", "Running text, within the context and far past it");
+  task->add_option("--text", o.texts, "Text files")->required();
+  task->add_option("--length", o.length, "Tokens of a piece within the context; 0: the context")->capture_default_str();
+  task->add_option("--pieces", o.pieces, "Pieces of each text; 0: none")->capture_default_str();
+  task->add_option("--stream", o.stream, "Tokens read in one go, past the context; 0: none")->capture_default_str();
+  task->add_option("--buckets", o.buckets, "Columns of the tables by position")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, DataOptions& data) {
+  CLI::App* task = app.add_subcommand("questions", "Documents are read, evicted and asked about");
+  task->add_option("--sets", o.sets, "Sets of made-up documents")->capture_default_str();
+  task->add_option("--questions", o.questions, "Asked of each set")->capture_default_str();
+  task->add_option("--answers", o.answers, "Facts that make one answer")->capture_default_str();
+  task->add_option("--asked", o.asked, "after the eviction, or before")->capture_default_str();
+  task->add_flag("--whole", o.whole, "Read the documents in one call, and evict once");
+  task->add_option("--documents", o.documents.documents, "Of a set")->capture_default_str();
+  task->add_option("--fewest-facts", o.documents.fewest_facts, "Of a document")->capture_default_str();
+  task->add_option("--most-facts", o.documents.most_facts, "Of a document")->capture_default_str();
+  task->add_option("--fewest-fillers", o.documents.fewest_fillers, "Sentences that tell nothing")
+      ->capture_default_str();
+  task->add_option("--most-fillers", o.documents.most_fillers, "Sentences that tell nothing")->capture_default_str();
+  task->add_option("--filler", o.filler, "A text file whose sentences stand between the facts");
+  task->add_option("--data", data.file, "In place of made-up documents: JSON lines of question, answers, ctxs");
+  task->add_option("--most", data.most, "Lines of the data read")->capture_default_str();
+  task->add_option("--answer-tokens", data.tokens, "Of an answer to the data, at most")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, NeedleOptions& o) {
+  CLI::App* task = app.add_subcommand("needle", "One fact in a long document, at every depth");
+  task->add_option("--lengths", o.lengths, "Tokens of the document")->capture_default_str();
+  task->add_option("--depths", o.depths, "Of the fact, in %")->capture_default_str();
+  task->add_option("--trials", o.trials, "Documents of each length and depth")->capture_default_str();
+  task->add_option("--filler", o.filler, "A text file whose sentences are the hay");
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, AgreementOptions& o) {
+  CLI::App* task = app.add_subcommand("agreement", "Does the model say what it says with the full cache?");
+  task->add_option("--text", o.texts, "Text files; none: made-up documents");
+  task->add_option("--pieces", o.pieces, "Of each text")->capture_default_str();
+  task->add_option("--prompt", o.prompt, "Tokens of a piece, read in chunks")->capture_default_str();
+  task->add_option("--tokens", o.tokens, "Then the full cache's likeliest tokens, one by one")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare_summaries(CLI::App& app, DataOptions& o) {
+  CLI::App* task = app.add_subcommand("summaries", "Documents are read, evicted and summed up");
+  task->add_option("--data", o.file, "JSON lines of document, summary")->required();
+  task->add_option("--most", o.most, "Lines of the data read")->capture_default_str();
+  task->add_option("--summary-tokens", o.tokens, "Of a summary")->capture_default_str();
+  return task;
+}
+
+}  // namespace evaluate

@@ -1,0 +1,85 @@
+// buzz-evaluate: what a bounded cache costs in accuracy, policy by policy, at equal peak bytes.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "buzz/error.h"
+#include "evaluate/declare.h"
+
+namespace {
+
+using namespace evaluate;
+
+void write(const char* what, const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) fail(what, printable(path), "a file that can be written");
+}
+
+/// Prints the tables, and writes them where they are wanted.
+void publish(const CommonOptions& o, const std::vector<Table>& tables) {
+  json all = json::array();
+  std::string csv;
+  for (const Table& t : tables) {
+    std::printf("%s\n", t.as_text().c_str());
+    all.push_back(t.as_json());
+    csv += (csv.empty() ? "" : "\n") + t.title + "\n" + t.as_csv();
+  }
+  const json whole = {{"model", o.model}, {"chunk", o.chunk}, {"seed", o.seed}, {"tables", all}};
+  write("json", o.json, whole.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
+  write("csv", o.csv, csv);
+}
+
+std::vector<Text> texts_or_made_up(const Common& c, const std::vector<std::string>& files, int tokens) {
+  return files.empty() ? std::vector<Text>{made_up_text(c, static_cast<std::size_t>(tokens))} : read_texts(c, files);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What a bounded cache costs in accuracy, policy by policy, at equal peak bytes.", "buzz-evaluate");
+  app.require_subcommand(1);
+  CommonOptions common;
+  PerplexityOptions perplexity;
+  QuestionsOptions questions;
+  DataOptions data, summaries;
+  summaries.tokens = 64;
+  NeedleOptions needle;
+  AgreementOptions agreement;
+  using Run = std::function<std::vector<Table>(const Common&)>;
+  const std::vector<std::pair<CLI::App*, Run>> tasks = {
+      {declare(app, perplexity),
+       [&](const Common& c) { return Perplexity(c, perplexity, read_texts(c, perplexity.texts)).run(); }},
+      {declare(app, questions, data),
+       [&](const Common& c) {
+         return data.file.empty() ? Questions(c, questions).run() : DataQuestions(c, data).run();
+       }},
+      {declare(app, needle), [&](const Common& c) { return Needle(c, needle).run(); }},
+      {declare(app, agreement),
+       [&](const Common& c) {
+         return Agreement(c, agreement, texts_or_made_up(c, agreement.texts, 4 * agreement.prompt)).run();
+       }},
+      {declare_summaries(app, summaries), [&](const Common& c) { return Summaries(c, summaries).run(); }},
+  };
+  for (const auto& [task, run] : tasks) declare_common(*task, common);
+  try {
+    app.parse(argc, argv);
+    for (const auto& [task, run] : tasks)
+      if (task->parsed()) publish(common, run(Common(common, __DATE__ " " __TIME__)));
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const buzz::InvalidArgument& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "buzz-evaluate: " << error.what() << "\n";
+    return 2;
+  }
+}

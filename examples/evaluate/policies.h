@@ -1,0 +1,108 @@
+// The policies that are compared, by name: a new one is a line in policy_table(). For make_policy.cpp alone, since
+// every policy takes seconds to compile.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "buzz/policies.h"
+#include "evaluate/make_policy.h"
+#include "evaluate/settings.h"
+
+namespace evaluate {
+
+/// Sets what is given and what the options have.
+template <class Options>
+void set_options(Options& options, Settings& settings) {
+  const auto where = [&](auto set) {
+    if constexpr (std::is_invocable_v<decltype(set), Options&>) set(options);
+  };
+  where([&](auto& o) -> decltype(void(o.stride)) {
+    o.keep = settings.integer("keep", o.keep, 1);
+    o.stride = settings.integer("stride", o.stride, 1);
+    const int chunk = settings.integer("chunk", o.keep * o.stride, 1);
+    if (chunk % o.keep != 0) fail("chunk", chunk, "a multiple of keep = " + std::to_string(o.keep));
+    o.stride = chunk / o.keep;
+    o.hive_stride = settings.integer("hive_stride", o.hive_stride, 0);
+    o.hive = settings.word("hive", o.hive,
+                           {{"first", buzz::HiveRule::first},
+                            {"heaviest", buzz::HiveRule::heaviest},
+                            {"together", buzz::HiveRule::together}});
+  });
+  where([&](auto& o) -> decltype(void(o.mass)) {
+    o.mass = settings.word("mass", o.mass,
+                           {{"accumulated", buzz::MassKind::accumulated},
+                            {"latest", buzz::MassKind::latest},
+                            {"mean", buzz::MassKind::mean},
+                            {"newest", buzz::MassKind::newest},
+                            {"largest", buzz::MassKind::largest},
+                            {"decayed", buzz::MassKind::decayed}});
+    o.decay = static_cast<float>(settings.number("decay", static_cast<double>(o.decay), 0, 1));
+  });
+  where([&](auto& o) -> decltype(void(o.unlike)) {
+    o.unlike = settings.word("unlike", o.unlike,
+                             {{"cosine", buzz::Unlike::cosine},
+                              {"direction", buzz::Unlike::direction},
+                              {"distance", buzz::Unlike::distance}});
+    o.mean_over =
+        settings.word("mean_over", o.mean_over, {{"all", buzz::MeanOver::all}, {"middle", buzz::MeanOver::middle}});
+  });
+  where([&](auto& o) -> decltype(void(o.weight)) {
+    o.weight = static_cast<float>(settings.number("weight", static_cast<double>(o.weight), -1e6, 1e6));
+  });
+  // With less than all of the middle a top-k evicts seldomer.
+  where([&](auto& o) -> decltype(void(o.heavy)) {
+    o.threshold = o.heavy;
+    o.heavy = static_cast<int>(std::lround(settings.number("heavy", 1, 0, 1) * o.heavy));
+  });
+}
+
+/// All options have the same peak: sink, window, middle and the tokens of a call are the budget.
+template <class Policy>
+typename Policy::Options make_options(Settings& settings, const Sizes& sizes) {
+  typename Policy::Options o;
+  if constexpr (std::is_same_v<Policy, buzz::Full>) {
+    o.capacity = sizes.tokens;
+  } else {
+    const int own = o.sink, sink = settings.integer("sink", own, 0);
+    constexpr double share = std::is_same_v<Policy, buzz::Streaming> ? 1 : 0.5;
+    o = Policy::Options::for_rows(sizes.budget - sink + own, sizes.counted, settings.number("window", share, 0, 1));
+    o.sink = sink;
+    set_options(o, settings);
+  }
+  return o;
+}
+
+template <class Policy>
+std::unique_ptr<tiny_llama::Cache> make(const tiny_llama::Config& config, Settings& settings, const Sizes& sizes) {
+  return std::make_unique<tiny_llama::CacheOf<float, Policy>>(config, make_options<Policy>(settings, sizes),
+                                                              sizes.positions, sizes.max_chunk);
+}
+
+template <class Score, class Select>
+using Of = buzz::Policy<Score, Select>;
+
+inline const std::vector<NamedPolicy>& policy_table() {
+  static const std::string best_of_8 = "stride=2,keep=4,hive=together";
+  static const std::vector<NamedPolicy> table = {
+      {"full", make<buzz::Full>, "", "everything"},
+      {"streaming", make<buzz::Streaming>, "", "sink and window (StreamingLLM)"},
+      {"local", make<buzz::Streaming>, "sink=0", "the newest rows"},
+      {"h2o", make<buzz::HeavyHitter>, "", "attention, the heaviest of all (H2O)"},
+      {"tova", make<buzz::Tova>, "window=0", "the newest query's attention, of all heads (TOVA)"},
+      {"buzz", make<buzz::Beehive>, "window=0.2", "attention, the best of each 5 (BUZZ)"},
+      {"strided", make<buzz::Strided>, "window=0.2", "the first of each 5"},
+      {"keydiff", make<buzz::KeyDiff>, "window=0", "unlike keys, the best of all (KeyDiff)"},
+      {"diverse-global", make<Of<buzz::KeyDiversity, buzz::TopK>>, "", "unlike keys, the best of all but a window"},
+      {"diverse", make<buzz::DiverseBeehive>, best_of_8, "unlike keys, the best 4 of each 8"},
+      {"key-value", make<buzz::KeyValueBeehive>, best_of_8, "unlike keys and long values, the best 4 of each 8"},
+      {"value", make<Of<buzz::ValueNorm, buzz::Segments>>, best_of_8, "long values, the best 4 of each 8"},
+      {"mass", make<buzz::Beehive>, best_of_8, "attention, the best 4 of each 8"},
+  };
+  return table;
+}
+
+}  // namespace evaluate

@@ -1,0 +1,126 @@
+// summaries --data: document and summary a line; the document is read and evicted, then summed up.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/data_questions.h"
+
+namespace evaluate {
+
+class Summaries {
+ public:
+  Summaries(const Common& common, const DataOptions& options) : common_(common), o_(options) {
+    buzz::require_at_least("most", o_.most, 1);
+    buzz::require_range("summary tokens", o_.tokens, 1, common.config().context / 2);
+    for (const json& line : read_jsonl(o_.file, static_cast<std::size_t>(o_.most))) add(line);
+  }
+
+  std::vector<Table> run() const {
+    const std::size_t n = items_.size();
+    const auto& contenders = common_.contenders();
+    const std::vector<json> results = common_.results(
+        contenders.size() * n,
+        [&](std::size_t i) -> json {
+          return {{"task", "summaries"},
+                  {"policy", contenders[i / n].policy},
+                  {"rows", budget(i)},
+                  {"document", hash_of(items_[i % n].document)},
+                  {"summary", items_[i % n].summary},
+                  {"tokens", o_.tokens}};
+        },
+        [&](std::size_t i) { return items_[i % n].document.size(); }, [&](std::size_t i) { return sum_up(i); });
+    Table t{"Summaries of " + o_.file + ", documents read in chunks and evicted",
+            std::to_string(cut_) + " documents cut to the model's context, " + std::to_string(o_.tokens) +
+                " tokens a summary\n[95%: bootstrap over documents; the difference is paired] ROUGE: F1 against the "
+                "reference, no stemming; self-BLEU: of all summaries of a row; nats/token: of the reference summary",
+            with_costs({{"n"},
+                        {"ROUGE-1", 3},
+                        {"ROUGE-2", 3},
+                        {"ROUGE-L", 3},
+                        {"self-BLEU", 3},
+                        {"nats/token", 3},
+                        {"nats/token - full", 3}}),
+            {}};
+    for (std::size_t c = 0; c < contenders.size(); ++c) {
+      std::vector<const json*> mine;
+      Strings texts;
+      for (std::size_t i = 0; i < n; ++i) {
+        mine.push_back(&results[c * n + i]);
+        texts.push_back(results[c * n + i].at("text").get<std::string>());
+      }
+      const auto rouge = [&](const char* name) {
+        std::vector<Unit> out;
+        for (const json* r : mine) out.push_back({r->at(name).get<double>(), 1});
+        return bootstrap(out);
+      };
+      const auto loss = [&](std::size_t of) {
+        std::vector<Unit> out;
+        for (std::size_t i = 0; i < n; ++i)
+          out.push_back({results[of * n + i].at("nll").get<double>(), results[of * n + i].at("scored").get<double>()});
+        return out;
+      };
+      std::vector<Cell> row = cost_cells(contenders[c], mine);
+      row.insert(row.end(), {n, rouge("rouge1"), rouge("rouge2"), rouge("rougeL"), self_bleu(texts), bootstrap(loss(c)),
+                             bootstrap(difference(loss(c), loss(0)))});
+      t.rows.push_back(row);
+    }
+    return {t};
+  }
+
+ private:
+  struct Item {
+    Tokens document;
+    std::string summary;
+  };
+
+  void add(const json& line) {
+    Item item;
+    item.summary = field<std::string>(o_.file, line, "summary");
+    item.document = common_.tokenizer().encode(field<std::string>(o_.file, line, "document"));
+    const int longest =
+        (std::max)(o_.tokens, static_cast<int>(common_.tokenizer().encode_more(" " + item.summary).size()));
+    const int room = common_.config().context - longest - 8;  // and the word that asks for it
+    buzz::require_at_least("context left for the document", room, 1);
+    if (static_cast<int>(item.document.size()) > room) {
+      item.document.resize(static_cast<std::size_t>(room));
+      ++cut_;
+    }
+    items_.push_back(std::move(item));
+  }
+
+  int budget(std::size_t i) const {
+    return common_.contenders()[i / items_.size()].budget.of(
+        static_cast<int>(items_[i % items_.size()].document.size()));
+  }
+
+  json sum_up(std::size_t i) const {
+    const Item& item = items_[i % items_.size()];
+    Sequence s = common_.sequence(common_.contenders()[i / items_.size()], static_cast<int>(item.document.size()),
+                                  common_.config().context);
+    s.read(item.document);
+    s.read(common_.tokenizer().encode_more("\nSummary:"));
+    Sequence own = s.fork();
+    const std::string text = own.text(o_.tokens, "");
+    std::vector<double> nll;
+    s.read(common_.tokenizer().encode_more(" " + item.summary), &nll);
+    double sum = 0;
+    for (double each : nll) sum += each;
+    return {{"text", text},
+            {"rouge1", rouge_n(text, item.summary, 1)},
+            {"rouge2", rouge_n(text, item.summary, 2)},
+            {"rougeL", rouge_l(text, item.summary)},
+            {"nll", sum},
+            {"scored", nll.size()},
+            {"cost", cost_of(own)}};
+  }
+
+  const Common& common_;
+  DataOptions o_;
+  std::vector<Item> items_;
+  int cut_ = 0;
+};
+
+}  // namespace evaluate
