@@ -74,7 +74,7 @@ class Common {
   /// stamp: of the program; what another one measured is not taken for its results.
   Common(const CommonOptions& options, const std::string& stamp)
       : o_(options),
-        model_(tiny_llama::read_model(options.model)),
+        model_(std::make_shared<const Model>(tiny_llama::read_model(options.model))),
         model_hash_(hex(hash(tiny_llama::read_text(options.model)))),
         stamp_(stamp + ", " + policies_stamp()),
         cache_(options.cache) {
@@ -82,16 +82,22 @@ class Common {
     buzz::require_range("threads", o_.threads, 1, 256);
     if (o_.policies.empty()) fail("policies", "none", "at least one");
     if (o_.budgets.empty()) fail("budgets", "none", "at least one");
-    contenders_.push_back({"full", {"100%", 1, 0}});
-    for (const std::string& budget : o_.budgets)
-      for (const std::string& policy : o_.policies)
-        if (policy != "full") contenders_.push_back({policy, parse_budget(budget)});
+    contend();
+  }
+
+  /// The same with other budgets.
+  Common with_budgets(const std::vector<std::string>& budgets) const {
+    Common other = *this;
+    other.o_.budgets = budgets;
+    other.contend();
+    return other;
   }
 
   const CommonOptions& options() const { return o_; }
-  const Model& model() const { return model_; }
-  const Config& config() const { return model_.config; }
-  const tiny_llama::Tokenizer& tokenizer() const { return model_.tokenizer; }
+  const Model& model() const { return *model_; }
+  const Config& config() const { return model_->config; }
+  const std::string& model_hash() const { return model_hash_; }
+  const tiny_llama::Tokenizer& tokenizer() const { return model_->tokenizer; }
   const std::vector<Contender>& contenders() const { return contenders_; }
 
   /// For a sequence of `tokens` tokens read in chunks; the budget's share is of `whole` rows.
@@ -110,7 +116,7 @@ class Common {
     return sequence(c, sizes(c, whole, tokens, positions));
   }
   Sequence sequence(const Contender& c, const Sizes& sizes) const {
-    return Sequence(model_, make_policy(config(), c.policy, sizes));
+    return Sequence(*model_, make_policy(config(), c.policy, sizes));
   }
 
   /// Does `count` independent pieces of work, or takes their results from an earlier run; in order.
@@ -135,8 +141,15 @@ class Common {
   }
 
  private:
+  void contend() {
+    contenders_.assign(1, {"full", {"100%", 1, 0}});
+    for (const std::string& budget : o_.budgets)
+      for (const std::string& policy : o_.policies)
+        if (policy != "full") contenders_.push_back({policy, parse_budget(budget)});
+  }
+
   CommonOptions o_;
-  Model model_;
+  std::shared_ptr<const Model> model_;
   std::string model_hash_, stamp_;
   ResultsCache cache_;
   std::vector<Contender> contenders_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "evaluate/agreement.h"
+#include "evaluate/html_report.h"
 #include "evaluate/needle.h"
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
@@ -80,6 +81,15 @@ inline CLI::App* declare_summaries(CLI::App& app, DataOptions& o) {
   task->add_option("--data", o.file, "JSON lines of document, summary")->required();
   task->add_option("--most", o.most, "Lines of the data read")->capture_default_str();
   task->add_option("--summary-tokens", o.tokens, "Of a summary")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, ReportOptions& o) {
+  CLI::App* task = app.add_subcommand("report", "All of it on one page, with plots");
+  task->add_flag("--short", o.quick, "Fewer texts and questions: minutes");
+  task->add_option("--out", o.out, "The HTML file")->capture_default_str();
+  task->add_option("--text", o.texts,
+                   "Text files to read too, in place of made-up documents where running text is read");
   return task;
 }
 

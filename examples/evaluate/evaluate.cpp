@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
   summaries.tokens = 64;
   NeedleOptions needle;
   AgreementOptions agreement;
+  ReportOptions report;
   using Run = std::function<std::vector<Table>(const Common&)>;
   const std::vector<std::pair<CLI::App*, Run>> tasks = {
       {declare(app, perplexity),
@@ -67,6 +68,13 @@ int main(int argc, char** argv) {
          return Agreement(c, agreement, texts_or_made_up(c, agreement.texts, 4 * agreement.prompt)).run();
        }},
       {declare_summaries(app, summaries), [&](const Common& c) { return Summaries(c, summaries).run(); }},
+      {declare(app, report),
+       [&](const Common& c) {
+         Report page(c, report);
+         std::vector<Table> tables = page.run();
+         write("out", report.out, page.html());
+         return tables;
+       }},
   };
   for (const auto& [task, run] : tasks) declare_common(*task, common);
   try {

@@ -16,16 +16,19 @@ namespace evaluate {
 
 /// Sets what is given and what the options have.
 template <class Options>
-void set_options(Options& options, Settings& settings) {
+void set_options(Options& options, Settings& settings, const Sizes& sizes) {
   const auto where = [&](auto set) {
     if constexpr (std::is_invocable_v<decltype(set), Options&>) set(options);
   };
   where([&](auto& o) -> decltype(void(o.stride)) {
     o.keep = settings.integer("keep", o.keep, 1);
     o.stride = settings.integer("stride", o.stride, 1);
-    const int chunk = settings.integer("chunk", o.keep * o.stride, 1);
-    if (chunk % o.keep != 0) fail("chunk", chunk, "a multiple of keep = " + std::to_string(o.keep));
-    o.stride = chunk / o.keep;
+    const int chunk = settings.integer("chunk", o.keep * o.stride, o.keep);
+    o.stride = chunk % o.keep == 0 ? chunk / o.keep : 0;
+    o.chunk = o.stride == 0 ? chunk : 0;
+    // A prompt of one call leaves all that the budget has room for, of chunks of so many rows or more.
+    const int fresh = sizes.max_chunk - o.sink - o.window, fill = settings.integer("fill", 0, 0);
+    if (fill > 0 && sizes.max_chunk > sizes.counted && o.threshold < fresh) o.leave(o.threshold, fresh, fill);
     o.hive_stride = settings.integer("hive_stride", o.hive_stride, 0);
     o.hive = settings.word("hive", o.hive,
                            {{"first", buzz::HiveRule::first},
@@ -50,6 +53,11 @@ void set_options(Options& options, Settings& settings) {
     o.mean_over =
         settings.word("mean_over", o.mean_over, {{"all", buzz::MeanOver::all}, {"middle", buzz::MeanOver::middle}});
   });
+  where([&](auto& o) -> decltype(void(o.queries)) {
+    o.queries = settings.integer("queries", o.queries, 1);
+    o.kernel = settings.integer("kernel", o.kernel, 1);
+    o.pooling = settings.word("pooling", o.pooling, {{"max", buzz::Pooling::max}, {"average", buzz::Pooling::average}});
+  });
   where([&](auto& o) -> decltype(void(o.weight)) {
     o.weight = static_cast<float>(settings.number("weight", static_cast<double>(o.weight), -1e6, 1e6));
   });
@@ -68,10 +76,15 @@ typename Policy::Options make_options(Settings& settings, const Sizes& sizes) {
     o.capacity = sizes.tokens;
   } else {
     const int own = o.sink, sink = settings.integer("sink", own, 0);
-    constexpr double share = std::is_same_v<Policy, buzz::Streaming> ? 1 : 0.5;
-    o = Policy::Options::for_rows(sizes.budget - sink + own, sizes.counted, settings.number("window", share, 0, 1));
+    const int least = sink + sizes.counted + 1;
+    if (sizes.budget < least)
+      fail("budget", std::to_string(sizes.budget) + " rows",
+           ">= " + std::to_string(least) + " (sink, the tokens of a call, and a row)");
+    const int rows = sizes.budget - sink + own;
+    o = settings.has("window") ? Policy::Options::for_rows(rows, sizes.counted, settings.number("window", 0, 0, 1))
+                               : Policy::Options::for_rows(rows, sizes.counted);
     o.sink = sink;
-    set_options(o, settings);
+    set_options(o, settings, sizes);
   }
   return o;
 }
@@ -92,10 +105,11 @@ inline const std::vector<NamedPolicy>& policy_table() {
       {"streaming", make<buzz::Streaming>, "", "sink and window (StreamingLLM)"},
       {"local", make<buzz::Streaming>, "sink=0", "the newest rows"},
       {"h2o", make<buzz::HeavyHitter>, "", "attention, the heaviest of all (H2O)"},
-      {"tova", make<buzz::Tova>, "window=0", "the newest query's attention, of all heads (TOVA)"},
+      {"tova", make<buzz::Tova>, "", "the newest query's attention, of all heads (TOVA)"},
+      {"snapkv", make<buzz::SnapKv>, "", "the last 32 queries' attention, pooled (SnapKV)"},
       {"buzz", make<buzz::Beehive>, "window=0.2", "attention, the best of each 5 (BUZZ)"},
       {"strided", make<buzz::Strided>, "window=0.2", "the first of each 5"},
-      {"keydiff", make<buzz::KeyDiff>, "window=0", "unlike keys, the best of all (KeyDiff)"},
+      {"keydiff", make<buzz::KeyDiff>, "", "unlike keys, the best of all (KeyDiff)"},
       {"diverse-global", make<Of<buzz::KeyDiversity, buzz::TopK>>, "", "unlike keys, the best of all but a window"},
       {"diverse", make<buzz::DiverseBeehive>, best_of_8, "unlike keys, the best 4 of each 8"},
       {"key-value", make<buzz::KeyValueBeehive>, best_of_8, "unlike keys and long values, the best 4 of each 8"},

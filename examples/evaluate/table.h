@@ -1,7 +1,9 @@
 // A table of results: as text to read, as CSV and JSON to go on with.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -54,17 +56,15 @@ struct Table {
       for (const auto& row : rows) widths[c] = (std::max)(widths[c], text(row[c], columns[c]).size());
     }
     std::string out = title + "\n";
-    const auto line = [&](const std::function<std::string(std::size_t)>& of, bool words) {
-      for (std::size_t c = 0; c < columns.size(); ++c) {
-        const bool is_left = words ? is_text(c) : false;
-        const std::string field = is_left ? tiny_llama::left(of(c), widths[c]) : tiny_llama::right(of(c), widths[c]);
-        out += (c == 0 ? "" : "  ") + field;
-      }
+    const auto line = [&](const std::function<std::string(std::size_t)>& field) {
+      for (std::size_t c = 0; c < columns.size(); ++c)
+        out += (c == 0 ? "" : "  ") +
+               (is_text(c) ? tiny_llama::left(field(c), widths[c]) : tiny_llama::right(field(c), widths[c]));
       out.erase(out.find_last_not_of(' ') + 1);
       out += "\n";
     };
-    line([&](std::size_t c) { return columns[c].name; }, true);
-    for (const auto& row : rows) line([&](std::size_t c) { return text(row[c], columns[c]); }, true);
+    line([&](std::size_t c) { return columns[c].name; });
+    for (const auto& row : rows) line([&](std::size_t c) { return text(row[c], columns[c]); });
     return note.empty() ? out : out + note + "\n";
   }
 
@@ -109,6 +109,12 @@ struct Table {
     return {{"title", title}, {"note", note}, {"rows", list}};
   }
 
+  /// The index of a column; columns.size() where there is none of that name.
+  std::size_t column(const std::string& name) const {
+    std::size_t c = 0;
+    while (c < columns.size() && columns[c].name != name) ++c;
+    return c;
+  }
   bool is_text(std::size_t column) const {
     for (const auto& row : rows)
       if (row[column].kind != Cell::Kind::text) return false;

@@ -1,0 +1,219 @@
+// report: all measurements that need no file, on one page.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/agreement.h"
+#include "evaluate/html.h"
+#include "evaluate/needle.h"
+#include "evaluate/perplexity.h"
+#include "evaluate/questions.h"
+
+namespace evaluate {
+
+struct ReportOptions {
+  bool quick = false;  // a sixth of the work
+  std::string out = "report.html";
+  std::vector<std::string> texts;  // more running text, and filler, than what is made up
+};
+
+class Report {
+ public:
+  Report(const Common& common, ReportOptions options)
+      : common_(common), o_(std::move(options)), page_("What a bounded KV cache costs in accuracy") {}
+
+  /// Measures; then the tables are the same as the page's.
+  std::vector<Table> run() {
+    introduction();
+    questions();
+    perplexity();
+    needle();
+    agreement();
+    rows_over_time();
+    return tables_;
+  }
+  std::string html() const { return page_.text(); }
+
+ private:
+  int of(int quick, int thorough) const { return o_.quick ? quick : thorough; }
+
+  void show(const std::vector<Table>& tables) {
+    for (const Table& t : tables) {
+      page_.table(t);
+      tables_.push_back(t);
+    }
+  }
+
+  void introduction() {
+    const Config& c = common_.config();
+    page_.paragraph("Model " + common_.options().model + " (hash " + common_.model_hash() +
+                    "): " + tiny_llama::grouped(common_.model().parameters) + " parameters, context " +
+                    std::to_string(c.context) + ". Chunks of " + std::to_string(common_.options().chunk) +
+                    " tokens, seed " + std::to_string(common_.options().seed) +
+                    ". Policies are compared at equal peak bytes: a budget bounds sink, window, middle and the tokens "
+                    "of a call together. peak rows: the most that there were in a layer; KV: their keys and values in "
+                    "all layers; allocated: with scores, positions and scratch.");
+    std::string list;
+    for (const NamedPolicy& p : policies())
+      list += tiny_llama::left(p.name, 16) + p.about + (p.settings.empty() ? "" : "; " + p.settings) + "\n";
+    page_.code(list);
+  }
+
+  /// The value of a named column against KV KiB, one series a policy, the full cache apart.
+  std::vector<Series> against_memory(const Table& t, const std::string& name) const {
+    const std::size_t x = t.column("KV KiB"), y = t.column(name);
+    std::vector<Series> series;
+    for (const auto& row : t.rows) {
+      std::size_t s = 0;
+      while (s < series.size() && series[s].name != row[0].text) ++s;
+      if (s == series.size()) series.push_back({row[0].text, {}});
+      series[s].points.push_back({row[x].number.value, row[y].number.value});
+    }
+    for (Series& s : series) std::sort(s.points.begin(), s.points.end());
+    return series;
+  }
+
+  void questions() {
+    const Common common = common_.with_budgets(o_.quick ? std::vector<std::string>{"40%", "20%", "10%"}
+                                                        : std::vector<std::string>{"60%", "40%", "30%", "20%", "10%"});
+    page_.heading("Questions");
+    page_.paragraph("Documents are read in chunks and evicted; only then each question is asked.");
+    QuestionsOptions o;
+    o.sets = of(5, 20);
+    std::vector<std::string> fillers = {""};
+    fillers.insert(fillers.end(), o_.texts.begin(), o_.texts.end());
+    for (const std::string& filler : fillers) {
+      o.filler = filler;
+      const std::vector<Table> tables = Questions(common, o).run();
+      const std::string caption = "Log-likelihood of the right answer, less the full cache's, against KV KiB";
+      page_.plot(caption, line_plot(caption, "KV KiB", "log-likelihood - full",
+                                    against_memory(tables[0], "log-likelihood - full")));
+      show(tables);
+    }
+    if (!o_.quick) {
+      o.filler.clear();
+      o.documents = {};
+      show(Questions(common_.with_budgets({"40%", "20%"}), o).run());
+    }
+    page_.paragraph("The questions are part of the prompt that is evicted, three facts an answer.");
+    QuestionsOptions before;
+    before.asked = "before";
+    before.answers = 3;
+    before.sets = of(3, 20);
+    before.questions = 3;
+    show(Questions(common_.with_budgets({"40%"}), before).run());
+  }
+
+  void perplexity() {
+    page_.heading("Perplexity");
+    PerplexityOptions o;
+    o.pieces = of(2, 8);
+    o.stream = of(4, 20) * 1024;
+    std::vector<Text> texts = read_texts(common_, o_.texts);
+    if (texts.empty()) texts.push_back(made_up_text(common_, static_cast<std::size_t>(o.stream)));
+    const std::vector<Table> tables = Perplexity(common_.with_budgets({"40%", "16%"}), o, std::move(texts)).run();
+    show(tables);
+  }
+
+  void needle() {
+    page_.heading("Needle");
+    page_.paragraph("One fact in a document of filler, asked for after the document was read and evicted to 20%.");
+    NeedleOptions o;
+    o.trials = of(3, 10);
+    if (o_.quick) o.lengths = {512, 1024};
+    const std::vector<Table> tables = Needle(common_.with_budgets({"20%"}), o).run();
+    std::vector<std::string> columns, rows;
+    for (double d : o.depths) columns.push_back(tiny_llama::fixed(d, 0) + "%");
+    for (int l : o.lengths) rows.push_back(std::to_string(l));
+    page_.begin_row();
+    for (std::size_t first = 0; first < tables[0].rows.size(); first += rows.size()) {
+      std::vector<std::vector<double>> values;
+      for (std::size_t r = first; r < first + rows.size(); ++r) {
+        values.emplace_back();
+        for (std::size_t c = tables[0].columns.size() - columns.size(); c < tables[0].columns.size(); ++c)
+          values.back().push_back(tables[0].rows[r][c].number.value);
+      }
+      const std::string name = tables[0].rows[first][0].text;
+      page_.plot(name, heat_map("Right answers of " + name + " by length and depth", rows, columns, values));
+    }
+    page_.end_row();
+    show(tables);
+  }
+
+  void agreement() {
+    page_.heading("Agreement");
+    AgreementOptions o;
+    o.pieces = of(1, 4);
+    o.tokens = of(100, 250);
+    std::vector<Text> texts = read_texts(common_, o_.texts);
+    if (texts.empty()) texts.push_back(made_up_text(common_, static_cast<std::size_t>(o.pieces * o.prompt)));
+    show(Agreement(common_.with_budgets({"40%"}), o, texts).run());
+  }
+
+  void rows_over_time() {
+    page_.heading("Rows over time");
+    const Common common = common_.with_budgets({"40%"});
+    const int tokens = common.config().context;
+    const Tokens text =
+        piece_of(common, made_up_text(common, static_cast<std::size_t>(tokens)), 0, static_cast<std::size_t>(tokens));
+    const auto& contenders = common.contenders();
+    const std::vector<json> results = common.results(
+        contenders.size(),
+        [&](std::size_t i) -> json {
+          return {{"task", "rows"},
+                  {"policy", contenders[i].policy},
+                  {"rows", contenders[i].budget.of(tokens)},
+                  {"tokens", hash_of(text)}};
+        },
+        [&](std::size_t) { return text.size(); },
+        [&](std::size_t i) {
+          Sequence s = common.sequence(contenders[i], tokens, tokens);
+          std::vector<double> held;
+          const auto chunk = static_cast<std::size_t>(common.options().chunk);
+          for (std::size_t at = 0; at < text.size(); at += chunk) {
+            const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
+            s.read(Tokens(begin, begin + static_cast<std::ptrdiff_t>((std::min)(chunk, text.size() - at))));
+            held.push_back(s.rows());
+          }
+          return json{{"held", held}, {"cost", cost_of(s)}};
+        });
+    std::vector<Series> series;
+    Table t{"Rows held while " + std::to_string(tokens) + " tokens are read, at 40%",
+            "held: after a call, once there was an eviction",
+            with_costs({{"fewest held"}, {"mean held"}}),
+            {}};
+    for (std::size_t c = 0; c < contenders.size(); ++c) {
+      const auto held = results[c].at("held").get<std::vector<double>>();
+      Series line{contenders[c].policy, {}};
+      double fewest = held.back(), sum = 0, count = 0;
+      bool evicted = false;
+      for (std::size_t i = 0; i < held.size(); ++i) {
+        const auto read =
+            static_cast<double>((std::min)(text.size(), (i + 1) * static_cast<std::size_t>(common.options().chunk)));
+        line.points.push_back({read, held[i]});
+        evicted = evicted || held[i] < read;
+        if (!evicted) continue;
+        fewest = (std::min)(fewest, held[i]);
+        sum += held[i];
+        ++count;
+      }
+      if (c > 0) series.push_back(line);  // the full cache's is the diagonal, and would make the others flat
+      std::vector<Cell> row = cost_cells(contenders[c], {&results[c]});
+      row.insert(row.end(), {fewest, count == 0 ? held.back() : sum / count});
+      t.rows.push_back(row);
+    }
+    page_.plot("Rows held, by tokens read (the full cache would hold them all)",
+               line_plot("Rows held, by tokens read", "tokens read", "rows", series));
+    show({t});
+  }
+
+  const Common& common_;
+  ReportOptions o_;
+  Page page_;
+  std::vector<Table> tables_;
+};
+
+}  // namespace evaluate
