@@ -112,6 +112,7 @@ inline const std::vector<NamedPolicy>& policy_table() {
       {"keydiff", make<buzz::KeyDiff>, "", "unlike keys, the best of all (KeyDiff)"},
       {"diverse-global", make<Of<buzz::KeyDiversity, buzz::TopK>>, "", "unlike keys, the best of all but a window"},
       {"diverse", make<buzz::DiverseBeehive>, best_of_8, "unlike keys, the best 4 of each 8"},
+      {"outliers", make<buzz::KeyOutliers>, "", "unlike keys, the best of all behind a long window, for all heads"},
       {"key-value", make<buzz::KeyValueBeehive>, best_of_8, "unlike keys and long values, the best 4 of each 8"},
       {"value", make<Of<buzz::ValueNorm, buzz::Segments>>, best_of_8, "long values, the best 4 of each 8"},
       {"mass", make<buzz::Beehive>, best_of_8, "attention, the best 4 of each 8"},
