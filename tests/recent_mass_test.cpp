@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "buzz/policies.h"
@@ -71,7 +72,8 @@ TEST(RecentMass, OfTheSizesOfThePaper) {
 TEST(RecentMass, FollowsItsRowThroughAnEviction) {
   SnapKv p(options(2, 1), 1, 8);
   p.append(5);
-  const Values first = {1, 9, 3, 4, 5};
+  const Values first = {1, 9, 3, 4, 5}, none(5);
+  p.observe(buzz::view(none, 1, 1, 5));
   p.observe(buzz::view(first, 1, 1, 5));
   p.select();  // leaves position 1
   p.append(4);
@@ -85,6 +87,49 @@ TEST(RecentMass, FollowsItsRowThroughAnEviction) {
   EXPECT_EQ(p.positions(0)[0], 9) << "the row after it";
 }
 
+TEST(RecentMass, OfEachQueryFollowsItsRow) {
+  SnapKv p(options(2, 1), 1, 8);
+  for (int round = 0; round < 2; ++round) {  // at either turn of the ring
+    p.append(5 - p.rows());
+    const Values one = {0, 3, 2, 0, 0}, other = {0, 3, 5, 0, 0};
+    p.observe(buzz::view(one, 1, 1, 5));
+    p.observe(buzz::view(other, 1, 1, 5));
+    p.select();
+    const int kept = p.positions(0)[0];
+    p.append(4);
+    const Values none(5, 0.f), some = {1, 0, 6, 0, 0};
+    p.observe(buzz::view(some, 1, 1, 5));  // row 0 has 5 + 1 now, and comes before row 2
+    p.select();
+    EXPECT_EQ(p.positions(0)[0], kept);
+    p.append(4);
+    p.observe(buzz::view(none, 1, 1, 5));  // 1 + 0
+    p.select();
+    EXPECT_EQ(p.positions(0)[0], kept);
+    const Values odd = {0};
+    p.observe(buzz::view(odd, 1, 1, 1));
+  }
+}
+
+std::string state(const SnapKv& policy) {
+  std::ostringstream out;
+  buzz::Writer writer(out);
+  SnapKv::archive(policy, writer);
+  return out.str();
+}
+
+TEST(RecentMass, IsSavedByAgeWhateverCameBefore) {
+  SnapKv two(options(2, 1), 1, 8), three(options(2, 1), 1, 8);
+  const Values first = {1, 2}, second = {3, 4};
+  two.append(2);
+  three.append(2);
+  three.observe(buzz::view(second, 1, 1, 2));
+  for (SnapKv* policy : {&two, &three}) {
+    policy->observe(buzz::view(first, 1, 1, 2));
+    policy->observe(buzz::view(second, 1, 1, 2));
+  }
+  EXPECT_EQ(state(two), state(three));
+}
+
 TEST(RecentMass, IsTakenBackPastAFullTurn) {
   SnapKv p(options(2, 1), 1, 8, 6), twin(options(2, 1), 1, 8, 6);
   const auto step = [](SnapKv& policy, const Values& p1) {
@@ -96,12 +141,6 @@ TEST(RecentMass, IsTakenBackPastAFullTurn) {
     step(*policy, {1});
     step(*policy, {5, 6});
   }
-  const auto state = [](const SnapKv& policy) {
-    std::ostringstream out;
-    buzz::Writer writer(out);
-    SnapKv::archive(policy, writer);
-    return out.str();
-  };
   const std::string before = state(p);
   for (int i = 0; i < 2; ++i) step(p, {7, 8, 9, 1, 2, 3});
   p.rollback(2);

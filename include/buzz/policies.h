@@ -43,7 +43,8 @@ struct NewestMass : Mass {
   };
   using Mass::Mass;
 };
-/// TOVA (arXiv 2401.06104): of all rows those to which the newest query gave most, over all heads together.
+/// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
+/// newest query gave most, summed over all heads. A call of several tokens evicts once, by its last query.
 using Tova = Policy<Shared<NewestMass>, TopKOfAll>;
 
 /// SnapKV (arXiv 2404.14469, section 4): the last queries' attention, pooled; the heaviest rows before their window.

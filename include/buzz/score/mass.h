@@ -66,7 +66,7 @@ class Mass {
     if ((kind_ == MassKind::latest && first) || kind_ == MassKind::newest)
       score = s;
     else if (kind_ == MassKind::largest)
-      score = score.max(s);
+      score = (score.max)(s);
     else if (kind_ == MassKind::decayed)
       score = decay_ * score + s;
     else
