@@ -43,7 +43,7 @@ class Agreement {
   }
 
  private:
-  static constexpr std::size_t block = 50;  // tokens that the bootstrap draws as one
+  static constexpr std::size_t block = 25;  // tokens that the bootstrap draws as one
 
   std::size_t cost() const { return static_cast<std::size_t>(o_.prompt + o_.tokens); }
   int whole() const { return o_.prompt + o_.tokens; }
@@ -97,7 +97,7 @@ class Agreement {
         "Agreement with the full cache over " + std::to_string(n) + " pieces: " + std::to_string(o_.prompt) +
             " tokens read, then its " + std::to_string(o_.tokens) + " greedy tokens",
         "Teacher-forced: every cache reads the full cache's tokens, and agrees where its own likeliest is the same. "
-        "[95%: bootstrap over blocks of 50 tokens]\nlayer: relative error of the attention outputs over these "
+        "[95%: bootstrap over blocks of 25 tokens]\nlayer: relative error of the attention outputs over these "
         "tokens, each layer given the full cache's inputs",
         with_costs({{"tokens"}, {"agreement %", 2}}),
         {}};

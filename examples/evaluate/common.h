@@ -83,6 +83,7 @@ class Common {
     if (o_.policies.empty()) fail("policies", "none", "at least one");
     if (o_.budgets.empty()) fail("budgets", "none", "at least one");
     contend();
+    for (const std::string& policy : o_.policies) try_out(policy);
   }
 
   /// The same with other budgets.
@@ -141,6 +142,17 @@ class Common {
   }
 
  private:
+  /// A cache of the smallest model: a misspelt policy is told before hours of work.
+  void try_out(const std::string& policy) const {
+    Config smallest = config();
+    smallest.layers = smallest.query_heads = smallest.kv_heads = 1;
+    Sizes sizes;
+    sizes.budget = o_.chunk + 1000;
+    sizes.counted = sizes.max_chunk = o_.chunk;
+    sizes.tokens = 1;
+    make_policy(smallest, policy, sizes);
+  }
+
   void contend() {
     contenders_.assign(1, {"full", {"100%", 1, 0}});
     for (const std::string& budget : o_.budgets)

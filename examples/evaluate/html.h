@@ -64,7 +64,7 @@ class Page {
   :root { --ink: #e4e8ec; --paper: #14181d; --faint: #9aa5b1; --line: #333b45; --light: 62%; }
 }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }
-main { max-width: 1200px; margin: auto; padding: 16px; }
+main { max-width: 1320px; margin: auto; padding: 16px; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { margin-top: 2.2em; font-size: 1.3rem; } h3 { font-size: 1rem; }
 p { max-width: 46em; } .note, figcaption, small { color: var(--faint); } .note { font-size: 0.85rem; }
 pre { overflow-x: auto; padding: 8px 12px; border: 1px solid var(--line); border-radius: 6px; font-size: 0.85rem; }

@@ -1,7 +1,9 @@
 // report: all measurements that need no file, on one page.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,10 +51,11 @@ class Report {
 
   void introduction() {
     const Config& c = common_.config();
-    page_.paragraph("Model " + common_.options().model + " (hash " + common_.model_hash() +
-                    "): " + tiny_llama::grouped(common_.model().parameters) + " parameters, context " +
-                    std::to_string(c.context) + ". Chunks of " + std::to_string(common_.options().chunk) +
-                    " tokens, seed " + std::to_string(common_.options().seed) +
+    page_.paragraph("Model " + std::filesystem::path(common_.options().model).filename().string() + " (hash " +
+                    common_.model_hash() + "): " + tiny_llama::grouped(common_.model().parameters) +
+                    " parameters, context " + std::to_string(c.context) + ". Chunks of " +
+                    std::to_string(common_.options().chunk) + " tokens, seed " +
+                    std::to_string(common_.options().seed) +
                     ". Policies are compared at equal peak bytes: a budget bounds sink, window, middle and the tokens "
                     "of a call together. peak rows: the most that there were in a layer; KV: their keys and values in "
                     "all layers; allocated: with scores, positions and scratch.");
@@ -62,11 +65,12 @@ class Report {
     page_.code(list);
   }
 
-  /// The value of a named column against KV KiB, one series a policy, the full cache apart.
+  /// The value of a named column against KV KiB, one series a policy; the full cache's is 0.
   std::vector<Series> against_memory(const Table& t, const std::string& name) const {
     const std::size_t x = t.column("KV KiB"), y = t.column(name);
     std::vector<Series> series;
     for (const auto& row : t.rows) {
+      if (row[0].text == "full") continue;
       std::size_t s = 0;
       while (s < series.size() && series[s].name != row[0].text) ++s;
       if (s == series.size()) series.push_back({row[0].text, {}});
@@ -109,6 +113,10 @@ class Report {
 
   void perplexity() {
     page_.heading("Perplexity");
+    if (o_.texts.empty())
+      page_.paragraph(
+          "The text is made-up documents, end to end: each word is known from the last few or from none, so that "
+          "forgetting costs little and may even help. Give running text with --text.");
     PerplexityOptions o;
     o.pieces = of(2, 8);
     o.stream = of(4, 20) * 1024;
@@ -146,7 +154,7 @@ class Report {
   void agreement() {
     page_.heading("Agreement");
     AgreementOptions o;
-    o.pieces = of(1, 4);
+    o.pieces = of(2, 4);
     o.tokens = of(100, 250);
     std::vector<Text> texts = read_texts(common_, o_.texts);
     if (texts.empty()) texts.push_back(made_up_text(common_, static_cast<std::size_t>(o.pieces * o.prompt)));
@@ -200,7 +208,7 @@ class Report {
         sum += held[i];
         ++count;
       }
-      if (c > 0) series.push_back(line);  // the full cache's is the diagonal, and would make the others flat
+      if (c > 0) add(series, line);  // the full cache's is the diagonal, and would make the others flat
       std::vector<Cell> row = cost_cells(contenders[c], {&results[c]});
       row.insert(row.end(), {fewest, count == 0 ? held.back() : sum / count});
       t.rows.push_back(row);
@@ -208,6 +216,16 @@ class Report {
     page_.plot("Rows held, by tokens read (the full cache would hold them all)",
                line_plot("Rows held, by tokens read", "tokens read", "rows", series));
     show({t});
+  }
+
+  /// Policies of one budget often hold as many rows: they share a line.
+  static void add(std::vector<Series>& series, const Series& line) {
+    for (Series& s : series)
+      if (s.points == line.points) {
+        s.name += ", " + line.name;
+        return;
+      }
+    series.push_back(line);
   }
 
   const Common& common_;

@@ -127,9 +127,9 @@ inline Precision modified_precision(const Strings& words, const std::vector<Stri
   return {overlap(mine, most), total(mine)};
 }
 
-/// BLEU-4 of one text (Papineni et al. 2002, section 2.3): the closest reference length for the brevity penalty. A text
-/// of few words has few 4-grams: a precision of 0 is taken as half a hit (smoothing 2 of Chen and Cherry 2014 adds 1
-/// instead; method 1 with epsilon = 0.5 is this), and n stops at the text's length.
+/// BLEU-4 of one text (Papineni et al. 2002, section 2.3), with the closest reference's length in the brevity penalty,
+/// the shorter of equals. A text of few words has few 4-grams: where none of an order is found, half a one is taken
+/// (Chen and Cherry 2014, smoothing 1), and a text of less than four words stops at its length.
 inline double bleu(const Strings& words, const std::vector<Strings>& references) {
   if (words.empty() || references.empty()) return 0;
   const std::size_t most = (std::min)(std::size_t{4}, words.size());

@@ -36,32 +36,26 @@ struct Unit {
 inline Estimate bootstrap(
     const std::vector<Unit>& units, const std::function<double(double)>& map = [](double mean) { return mean; },
     int draws = 2000) {
-  const auto mean = [&](const std::function<const Unit&(std::size_t)>& unit) {
-    double sum = 0, weight = 0;
+  const auto mean = [&](auto draw) {
+    Unit all;
     for (std::size_t i = 0; i < units.size(); ++i) {
-      sum += unit(i).sum;
-      weight += unit(i).weight;
+      const Unit& u = units[draw(i)];
+      all.sum += u.sum;
+      all.weight += u.weight;
     }
-    return map(weight == 0 ? 0 : sum / weight);
+    return map(all.weight == 0 ? 0 : all.sum / all.weight);
   };
   Estimate e;
-  e.value = e.low = e.high = mean([&](std::size_t i) -> const Unit& { return units[i]; });
+  e.value = e.low = e.high = mean([](std::size_t i) { return i; });
   if (units.size() < 2) return e;
   tiny_llama::Random random(units.size());  // the same draws for every policy, so that rows can be compared
   std::vector<double> means(static_cast<std::size_t>(draws));
-  for (double& m : means) m = mean([&](std::size_t) -> const Unit& { return units[random.below(units.size())]; });
+  for (double& m : means) m = mean([&](std::size_t) { return random.below(units.size()); });
   std::sort(means.begin(), means.end());
   const auto at = [&](double part) { return means[static_cast<std::size_t>(std::lround(part * (draws - 1)))]; };
   e.low = at(0.025);
   e.high = at(0.975);
   return e;
-}
-
-/// Units of equal weight from single numbers.
-inline std::vector<Unit> units_of(const std::vector<double>& numbers) {
-  std::vector<Unit> units;
-  for (double n : numbers) units.push_back({n, 1});
-  return units;
 }
 
 /// a - b, unit by unit.

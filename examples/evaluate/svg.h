@@ -90,7 +90,6 @@ inline std::string line_plot(const std::string& title, const std::string& x_name
   if (x1 <= x0) x1 = x0 + 1;
   if (y1 <= y0) y1 = y0 + 1;
   const double dx = svg::step(x1 - x0, 8), dy = svg::step(y1 - y0, 6);
-  x1 = std::ceil(x1 / dx - 1e-9) * dx;
   y0 = std::floor(y0 / dy + 1e-9) * dy;
   y1 = std::ceil(y1 / dy - 1e-9) * dy;
   const auto px = [&](double x) { return left + (x - x0) / (x1 - x0) * (width - left - right); };
@@ -102,7 +101,7 @@ inline std::string line_plot(const std::string& title, const std::string& x_name
            svg::number(y) + "\" y2=\"" + svg::number(y) + "\"/>";
     out += svg::text(left - 6, y + 4, "end", svg::tick(y0 + i * dy, dy));
   }
-  for (int i = 0; x0 + i * dx < x1 + dx / 2; ++i)
+  for (int i = 0; x0 + i * dx <= x1; ++i)
     out += svg::text(px(x0 + i * dx), height - bottom + 18, "middle", svg::tick(x0 + i * dx, dx));
   out += svg::text((left + width - right) / 2, height - 6, "middle", x_name);
   out += "<text transform=\"rotate(-90)\" x=\"" + svg::number(-(top + height - bottom) / 2) +

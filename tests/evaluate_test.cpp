@@ -1,0 +1,234 @@
+// The parts of buzz-evaluate that need no model.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "evaluate/html.h"
+#include "evaluate/jobs.h"
+#include "evaluate/jsonl.h"
+#include "evaluate/results_cache.h"
+#include "evaluate/sentences.h"
+#include "evaluate/settings.h"
+#include "evaluate/table.h"
+#include "model/refused.h"
+
+namespace {
+
+using nlohmann::json;
+
+/// A folder that is gone afterwards.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("buzz_evaluate_test_" + name)) {
+    std::filesystem::remove_all(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string path() const { return path_.string(); }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) found.push_back(entry.path());
+    return found;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// The test vectors of the FNV authors (Fowler, Noll, Vo; "FNV test vectors").
+TEST(Hash, IsFnv1a) {
+  EXPECT_EQ(evaluate::hash(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(evaluate::hash("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(evaluate::hash("foobar"), 0x85944171f73967e8u);
+  EXPECT_EQ(evaluate::hex(0xabcu), "0000000000000abc");
+}
+
+TEST(ResultsCache, MakesEachResultOnce) {
+  const Folder folder("once");
+  int made = 0;
+  const auto make = [&] { return json(++made); };
+  {
+    const evaluate::ResultsCache cache(folder.path());
+    EXPECT_EQ(cache.get({{"task", "a"}}, make), json(1));
+    EXPECT_EQ(cache.get({{"task", "b"}}, make), json(2));
+  }
+  const evaluate::ResultsCache later(folder.path());
+  EXPECT_EQ(later.get({{"task", "a"}}, make), json(1));
+  EXPECT_EQ(later.get({{"task", "b"}}, make), json(2));
+  EXPECT_EQ(made, 2);
+}
+
+TEST(ResultsCache, WithoutAFolderRemembersNothing) {
+  int made = 0;
+  const evaluate::ResultsCache cache;
+  cache.get(1, [&] { return json(++made); });
+  cache.get(1, [&] { return json(++made); });
+  EXPECT_EQ(made, 2);
+}
+
+TEST(ResultsCache, MakesAgainWhatIsDamagedOrAnotherKeys) {
+  const Folder folder("damaged");
+  const evaluate::ResultsCache cache(folder.path());
+  cache.get("key", [] { return json("first"); });
+  ASSERT_EQ(folder.files().size(), 1u);
+  const std::filesystem::path file = folder.files()[0];
+  for (const char* content : {"", "{\"key\": \"key\"", "{\"key\": \"other\", \"result\": \"wrong\"}", "[]"}) {
+    std::ofstream(file) << content;
+    EXPECT_EQ(cache.get("key", [] { return json("again"); }), json("again")) << content;
+  }
+}
+
+TEST(ResultsCache, LeavesNothingOfAResultThatWasNotMade) {
+  const Folder folder("failed");
+  const evaluate::ResultsCache cache(folder.path());
+  EXPECT_THROW(cache.get(1, []() -> json { throw std::runtime_error("no"); }), std::runtime_error);
+  EXPECT_TRUE(folder.files().empty());
+}
+
+TEST(ResultsCache, RefusesAFolderThatCannotBe) {
+  const Folder folder("file");
+  std::ofstream(folder.path()) << "a file";
+  EXPECT_REFUSED_WITH("a folder", evaluate::ResultsCache(folder.path()));
+}
+
+TEST(Jobs, RunAllOnceOnAnyNumberOfThreads) {
+  for (int threads : {1, 2, 5}) {
+    std::vector<int> done(37);
+    evaluate::run_jobs(done.size(), threads, [&](std::size_t i) { ++done[i]; });
+    EXPECT_EQ(done, std::vector<int>(37, 1));
+  }
+  evaluate::run_jobs(0, 3, [](std::size_t) { FAIL(); });
+}
+
+TEST(Jobs, ThrowWhatAJobThrew) {
+  std::atomic<int> done{0};
+  try {
+    evaluate::run_jobs(100, 2, [&](std::size_t i) {
+      if (i == 3) throw std::runtime_error("three");
+      ++done;
+    });
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "three");
+  }
+  EXPECT_LT(done, 100);
+}
+
+TEST(Settings, LaterOnesWin) {
+  evaluate::Settings s;
+  s.add("window=0.2,keep=4");
+  s.add("keep=2,hive=first");
+  EXPECT_EQ(s.number("window", 0.5, 0, 1), 0.2);
+  EXPECT_EQ(s.integer("keep", 1, 1), 2);
+  EXPECT_EQ(s.integer("stride", 5, 1), 5);
+  EXPECT_EQ(s.word("hive", 0, {{"first", 1}, {"together", 2}}), 1);
+  s.refuse_others("policy");
+}
+
+TEST(Settings, RefuseByName) {
+  evaluate::Settings s;
+  s.add("window=2,keep=1.5,hive=last,spare=1");
+  EXPECT_REFUSED_WITH("window = '2', allowed: a number from 0 to 1", s.number("window", 0.5, 0, 1));
+  EXPECT_REFUSED_WITH("keep = '1.5', allowed: an integer", s.integer("keep", 1, 1));
+  EXPECT_REFUSED_WITH("hive = 'last', allowed: first, together", s.word("hive", 0, {{"first", 1}, {"together", 2}}));
+  EXPECT_REFUSED_WITH("'spare', allowed: hive, keep, window", s.refuse_others("buzz"));
+  for (const char* text : {"window", "=2", "window=", "a=1,,b"})
+    EXPECT_REFUSED_WITH("key=value", evaluate::Settings().add(text));
+}
+
+TEST(Sentences, AreWholeOnesOfRunningText) {
+  const std::vector<std::string> found = evaluate::sentences(
+      "CHAPTER ONE\n\nThe old house stood\nby the river. It was. Dr. Brown came to the house at noon.  He said \"no\" "
+      "and went away again.\n\nNobody came after that in the winter.");
+  EXPECT_EQ(found,
+            (std::vector<std::string>{"The old house stood by the river.", "Dr. Brown came to the house at noon.",
+                                      "Nobody came after that in the winter."}));
+  EXPECT_REFUSED_WITH("a text with sentences", evaluate::sentences("no sentence"));
+}
+
+class Jsonl : public testing::Test {
+ protected:
+  std::string file(const std::string& text) {
+    std::filesystem::create_directories(folder.path());
+    const std::string path = folder.path() + "/data.jsonl";
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  Folder folder{"jsonl"};
+};
+
+TEST_F(Jsonl, IsAnObjectALine) {
+  const std::vector<json> lines = evaluate::read_jsonl(file("{\"a\": \"x\"}\r\n\n{\"a\": \"y\"}"), 10);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[1].at("a"), "y");
+  EXPECT_EQ(lines[1].at("line"), 3);
+  EXPECT_EQ(evaluate::read_jsonl(file("{}\n{}\nnot read"), 2).size(), 2u);
+}
+
+TEST_F(Jsonl, RefusesByLineAndField) {
+  EXPECT_REFUSED_WITH("data.jsonl:2 = '[1]', allowed: a JSON object", evaluate::read_jsonl(file("{}\n[1]"), 10));
+  EXPECT_REFUSED_WITH("a JSON object a line", evaluate::read_jsonl(file("\n"), 10));
+  const json line = {{"line", 7}, {"number", 1}, {"none", json::array()}, {"mixed", {"a", 1}}};
+  EXPECT_REFUSED_WITH("f:7 text = missing, allowed: a text", evaluate::field<std::string>("f", line, "text"));
+  EXPECT_REFUSED_WITH("f:7 number = '1'", evaluate::field<std::string>("f", line, "number"));
+  for (const char* name : {"number", "none", "mixed"})
+    EXPECT_REFUSED_WITH("a list of texts", evaluate::field<std::vector<std::string>>("f", line, name));
+}
+
+evaluate::Table table() {
+  return {"Title",
+          "Note",
+          {{"policy"}, {"rows"}, {"figure", 2}},
+          {{"a", 12, evaluate::Estimate{0.5, 0.25, 0.75}}, {"b,c", 3, {}}}};
+}
+
+TEST(Table, AsText) {
+  EXPECT_EQ(table().as_text(),
+            "Title\n"
+            "policy  rows             figure\n"
+            "a         12  0.50 [0.25, 0.75]\n"
+            "b,c        3\n"
+            "Note\n");
+}
+
+TEST(Table, AsCsv) {
+  EXPECT_EQ(table().as_csv(),
+            "policy,rows,figure,figure_low,figure_high\n"
+            "a,12.0,0.5,0.25,0.75\n"
+            "\"b,c\",3.0,,,\n");
+}
+
+TEST(Table, AsJson) {
+  const json rows = table().as_json().at("rows");
+  EXPECT_EQ(rows[0],
+            (json{{"policy", "a"}, {"rows", 12}, {"figure", 0.5}, {"figure_low", 0.25}, {"figure_high", 0.75}}));
+  EXPECT_EQ(rows[1].at("figure"), json());
+}
+
+TEST(Page, NeedsNothingElseAndEscapes) {
+  evaluate::Page page("A <b> & c");
+  page.table(table());
+  page.plot("rows", evaluate::line_plot("rows", "x", "y", {{"a<b", {{0, 1}, {5, 2}}}, {"empty", {}}}));
+  page.plot("heat", evaluate::heat_map("heat", {"1"}, {"2"}, {{0.5}}));
+  const std::string text = page.text();
+  for (const char* part : {"<title>A &lt;b&gt; &amp; c</title>", "prefers-color-scheme", "viewport", "a&lt;b",
+                           "0.50 <small>[0.25, 0.75]</small>", "b,c"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  for (const char* part : {"http", "<script", "<link", "src=", "nan", "inf", "empty"})
+    EXPECT_EQ(text.find(part), std::string::npos) << part;
+}
+
+TEST(LinePlot, OfNothingIsNothing) { EXPECT_EQ(evaluate::line_plot("t", "x", "y", {}), ""); }
+
+TEST(LinePlot, OfOnePointHasAxes) {
+  const std::string plot = evaluate::line_plot("t", "x", "y", {{"a", {{0, 0}}}});
+  EXPECT_EQ(plot.find("nan"), std::string::npos);
+  EXPECT_NE(plot.find("polyline"), std::string::npos);
+}
+
+}  // namespace
