@@ -63,6 +63,21 @@ inline void eviction_rows(std::vector<Ratio>& table) {
     };
     table.push_back(compare("7 select + compact, a token / attend, " + where, Goal::at_most(0.02), evict, attend,
                             1.0 / eviction.tokens()));
+    buzz::BuzzCache<float, buzz::KeyOutliers> outliers(shape, buzz::KeyOutliers::Options::for_rows(paper_rows + 1),
+                                                       buzz::Rope{10000.0});
+    const Side keep_outliers = [&] {
+      const auto token = buzz::view(kv, 1, layer.kv_heads, layer.head_dim);
+      return seconds([&] {
+               for (int i = 0; i < 640; ++i) {
+                 outliers.append(token, token);
+                 outliers.evict();
+               }
+             }) /
+             640;
+    };
+    keep_outliers();  // to where it evicts as it will for ever
+    table.push_back(compare("7 append + select + compact, KeyOutliers, a token / attend, " + where, Goal::none(),
+                            keep_outliers, attend));
     table.push_back(compare("8 memmove / compact, same bytes, " + where, Goal::at_least(0.85),
                             repeated([&] { eviction.move_bytes(); }), repeated([&] { eviction.compact(); })));
   }

@@ -93,7 +93,11 @@ TEST(KeyOutliers, HaveFourFifthsOfTheBudgetAsWindow) {
   EXPECT_EQ(o.sink, 4);
   EXPECT_EQ(o.window, 480);
   EXPECT_EQ(o.heavy, 120);
-  EXPECT_EQ(o.threshold, 0) << "every call evicts";
+  EXPECT_EQ(o.threshold, 120) << "every call of 36 tokens evicts";
+  const auto decode = buzz::KeyOutliers::Options::for_rows(605);  // 600 are left
+  EXPECT_EQ(decode.threshold, 120);
+  EXPECT_EQ(decode.heavy, 89) << "an eviction in 32 tokens";
+  EXPECT_EQ(buzz::KeyOutliers::Options::for_rows(11).heavy, 1) << "half of two";
   EXPECT_EQ(o.mean_over, buzz::MeanOver::middle);
 }
 

@@ -2,6 +2,7 @@
 // every policy takes seconds to compile.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -63,8 +64,9 @@ void set_options(Options& options, Settings& settings, const Sizes& sizes) {
   });
   // With less than all of the middle a top-k evicts seldomer.
   where([&](auto& o) -> decltype(void(o.heavy)) {
-    o.threshold = o.heavy;
-    o.heavy = static_cast<int>(std::lround(settings.number("heavy", 1, 0, 1) * o.heavy));
+    if (!settings.has("heavy")) return;
+    o.threshold = (std::max)(o.threshold, o.heavy);
+    o.heavy = static_cast<int>(std::lround(settings.number("heavy", 1, 0, 1) * o.threshold));
   });
 }
 

@@ -66,12 +66,18 @@ class TopKOfAll : public TopK {
   static int usual_window(int) { return 0; }
 };
 
-/// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough.
+/// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough. Its
+/// sizes for a budget evict once in 32 tokens or more, so that looking at the keys costs a decode step next to nothing.
 class TopKOfHistory : public TopK {
  public:
   using TopK::TopK;
   static constexpr Protect protect() { return {4, 960}; }
   static int usual_window(int spare) { return spare - spare / 5; }
+  static void fit(Options& o, int middle, int max_chunk) {
+    const int late = (std::min)((std::max)(0, 32 - max_chunk), middle / 2);
+    o.heavy = middle - late;
+    o.threshold = middle;
+  }
 };
 
 /// The same behind SnapKV's observation window.
