@@ -131,7 +131,7 @@ class Report {
     page_.paragraph("One fact in a document of filler, asked for after the document was read and evicted to 20%.");
     NeedleOptions o;
     o.trials = of(3, 10);
-    if (o_.quick) o.lengths = {512, 1024};
+    if (o_.quick) o.lengths = {256, 768};
     const std::vector<Table> tables = Needle(common_.with_budgets({"20%"}), o).run();
     std::vector<std::string> columns, rows;
     for (double d : o.depths) columns.push_back(tiny_llama::fixed(d, 0) + "%");
