@@ -19,6 +19,25 @@ struct DataOptions {
   int tokens = 32;  // of an answer, at most
 };
 
+/// What a contender that has read a text says after a prompt, and how likely it holds the reference there.
+struct Said {
+  std::string text;
+  std::vector<double> nll;  // of the reference's tokens
+  json cost;
+};
+inline Said say(const Common& common, const Contender& contender, const Tokens& read, const std::string& prompt,
+                const std::string& reference, int tokens, const char* stop) {
+  Sequence s = common.sequence(contender, static_cast<int>(read.size()), common.config().context);
+  s.read(read);
+  s.read(common.tokenizer().encode_more(prompt));
+  Sequence own = s.fork();
+  Said said;
+  said.text = own.text(tokens, stop);
+  s.read(common.tokenizer().encode_more(" " + reference), &said.nll);
+  said.cost = cost_of(own);
+  return said;
+}
+
 class DataQuestions {
  public:
   DataQuestions(const Common& common, const DataOptions& options) : common_(common), o_(options) {
@@ -110,21 +129,15 @@ class DataQuestions {
 
   json ask(std::size_t i) const {
     const Item& item = items_[i % items_.size()];
-    Sequence s = common_.sequence(common_.contenders()[i / items_.size()], static_cast<int>(item.documents.size()),
-                                  common_.config().context);
-    s.read(item.documents);
-    s.read(common_.tokenizer().encode_more(item.question));
-    Sequence own = s.fork();
-    const std::string answer = own.text(o_.tokens, "\n");
-    std::vector<double> nll;
-    s.read(common_.tokenizer().encode_more(" " + item.answers[0]), &nll);
+    const Said said = say(common_, common_.contenders()[i / items_.size()], item.documents, item.question,
+                          item.answers[0], o_.tokens, "\n");
     double likelihood = 0;
-    for (double each : nll) likelihood -= each;
-    return {{"answer", answer},
-            {"exact", exact_match(answer, item.answers) ? 1 : 0},
-            {"f1", answer_f1(answer, item.answers)},
+    for (double each : said.nll) likelihood -= each;
+    return {{"answer", said.text},
+            {"exact", exact_match(said.text, item.answers) ? 1 : 0},
+            {"f1", answer_f1(said.text, item.answers)},
             {"log_likelihood", likelihood},
-            {"cost", cost_of(own)}};
+            {"cost", said.cost}};
   }
 
   const Common& common_;

@@ -1,16 +1,14 @@
 // buzz-evaluate: what a bounded cache costs in accuracy, policy by policy, at equal peak bytes.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <exception>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "buzz/error.h"
 #include "evaluate/declare.h"
+#include "tiny_llama/program.h"
 
 namespace {
 
@@ -35,10 +33,6 @@ void publish(const CommonOptions& o, const std::vector<Table>& tables) {
   const json whole = {{"model", o.model}, {"chunk", o.chunk}, {"seed", o.seed}, {"tables", all}};
   write("json", o.json, whole.dump(1, ' ', false, json::error_handler_t::replace) + "\n");
   write("csv", o.csv, csv);
-}
-
-std::vector<Text> texts_or_made_up(const Common& c, const std::vector<std::string>& files, int tokens) {
-  return files.empty() ? std::vector<Text>{made_up_text(c, static_cast<std::size_t>(tokens))} : read_texts(c, files);
 }
 
 }  // namespace
@@ -77,17 +71,8 @@ int main(int argc, char** argv) {
        }},
   };
   for (const auto& [task, run] : tasks) declare_common(*task, common);
-  try {
-    app.parse(argc, argv);
+  return tiny_llama::run_program(app, argc, argv, [&] {
     for (const auto& [task, run] : tasks)
       if (task->parsed()) publish(common, run(Common(common, __DATE__ " " __TIME__)));
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const buzz::InvalidArgument& error) {
-    std::cerr << error.what() << "\n";
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "buzz-evaluate: " << error.what() << "\n";
-    return 2;
-  }
+  });
 }

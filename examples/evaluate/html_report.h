@@ -120,10 +120,7 @@ class Report {
     PerplexityOptions o;
     o.pieces = of(2, 8);
     o.stream = of(4, 20) * 1024;
-    std::vector<Text> texts = read_texts(common_, o_.texts);
-    if (texts.empty()) texts.push_back(made_up_text(common_, static_cast<std::size_t>(o.stream)));
-    const std::vector<Table> tables = Perplexity(common_.with_budgets({"40%", "16%"}), o, std::move(texts)).run();
-    show(tables);
+    show(Perplexity(common_.with_budgets({"40%", "16%"}), o, texts_or_made_up(common_, o_.texts, o.stream)).run());
   }
 
   void needle() {
@@ -156,8 +153,7 @@ class Report {
     AgreementOptions o;
     o.pieces = of(2, 4);
     o.tokens = of(100, 250);
-    std::vector<Text> texts = read_texts(common_, o_.texts);
-    if (texts.empty()) texts.push_back(made_up_text(common_, static_cast<std::size_t>(o.pieces * o.prompt)));
+    const std::vector<Text> texts = texts_or_made_up(common_, o_.texts, o.pieces * o.prompt);
     show(Agreement(common_.with_budgets({"40%"}), o, texts).run());
   }
 

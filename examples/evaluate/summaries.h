@@ -98,23 +98,17 @@ class Summaries {
 
   json sum_up(std::size_t i) const {
     const Item& item = items_[i % items_.size()];
-    Sequence s = common_.sequence(common_.contenders()[i / items_.size()], static_cast<int>(item.document.size()),
-                                  common_.config().context);
-    s.read(item.document);
-    s.read(common_.tokenizer().encode_more("\nSummary:"));
-    Sequence own = s.fork();
-    const std::string text = own.text(o_.tokens, "");
-    std::vector<double> nll;
-    s.read(common_.tokenizer().encode_more(" " + item.summary), &nll);
+    const Said said =
+        say(common_, common_.contenders()[i / items_.size()], item.document, "\nSummary:", item.summary, o_.tokens, "");
     double sum = 0;
-    for (double each : nll) sum += each;
-    return {{"text", text},
-            {"rouge1", rouge_n(text, item.summary, 1)},
-            {"rouge2", rouge_n(text, item.summary, 2)},
-            {"rougeL", rouge_l(text, item.summary)},
+    for (double each : said.nll) sum += each;
+    return {{"text", said.text},
+            {"rouge1", rouge_n(said.text, item.summary, 1)},
+            {"rouge2", rouge_n(said.text, item.summary, 2)},
+            {"rougeL", rouge_l(said.text, item.summary)},
             {"nll", sum},
-            {"scored", nll.size()},
-            {"cost", cost_of(own)}};
+            {"scored", said.nll.size()},
+            {"cost", said.cost}};
   }
 
   const Common& common_;

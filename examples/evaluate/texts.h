@@ -37,6 +37,12 @@ inline Text made_up_text(const Common& common, std::size_t tokens) {
   return text;
 }
 
+/// Those of the files, or `tokens` tokens of made-up documents where there are none.
+inline std::vector<Text> texts_or_made_up(const Common& common, const std::vector<std::string>& files, int tokens) {
+  if (!files.empty()) return read_texts(common, files);
+  return {made_up_text(common, static_cast<std::size_t>(tokens))};
+}
+
 /// `tokens` of a text from `begin` on, the beginning of sequence among them if the model has one.
 inline Tokens piece_of(const Common& common, const Text& text, std::size_t begin, std::size_t tokens) {
   Tokens out;

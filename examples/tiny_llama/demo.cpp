@@ -4,14 +4,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "buzz/error.h"
 #include "tiny_llama/demo_run.h"
+#include "tiny_llama/program.h"
 #include "tiny_llama/report.h"
 #include "tiny_llama/text_file.h"
 
@@ -210,16 +209,5 @@ int main(int argc, char** argv) {
                "buzz-demo");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
-    run(arguments);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const buzz::InvalidArgument& error) {
-    std::cerr << error.what() << "\n";
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "buzz-demo: " << error.what() << "\n";
-    return 2;
-  }
+  return run_program(app, argc, argv, [&] { run(arguments); });
 }

@@ -2,17 +2,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "buzz/error.h"
 #include "tiny_llama/cache_options.h"
 #include "tiny_llama/llama.h"
 #include "tiny_llama/model.h"
+#include "tiny_llama/program.h"
 #include "tiny_llama/reader.h"
 #include "tiny_llama/text_file.h"
 
@@ -109,16 +108,5 @@ int main(int argc, char** argv) {
   CLI::App app("Goes on from a prompt with the likeliest tokens.", "buzz-generate");
   Arguments arguments;
   declare(app, arguments);
-  try {
-    app.parse(argc, argv);
-    run(arguments);
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const buzz::InvalidArgument& error) {
-    std::cerr << error.what() << "\n";
-    return 2;
-  } catch (const std::exception& error) {
-    std::cerr << "buzz-generate: " << error.what() << "\n";
-    return 2;
-  }
+  return run_program(app, argc, argv, [&] { run(arguments); });
 }

@@ -40,30 +40,25 @@ BUZZ_HOST_DEVICE constexpr int pick(const float* worth, int count, int keep, int
   return written;
 }
 
-/// Cuts worth[0..count) into chunks of keep * stride rows and writes the `keep` heaviest of each, ascending; the last,
-/// short chunk of r rows leaves its ceil(r / stride) heaviest. Returns ceil(count / stride), whatever the worths are.
-/// keep = 1 is the paper's sampling of fresh rows (section 3.2). O(count * keep * stride), O(count) for keep = 1.
-BUZZ_HOST_DEVICE constexpr int pick_chunks(const float* worth, int count, int stride, int keep, std::int32_t* out) {
-  const int size = stride > count / keep ? count : keep * stride;  // no overflow; one chunk if all fits in it
-  int written = 0;
-  for (int begin = 0; begin < count; begin += size) {
-    const int length = count - begin < size ? count - begin : size;
-    written += pick(worth + begin, length, chunks(length, stride), begin, out + written);
-  }
-  return written;
-}
-
-/// The same where no whole stride says how many stay: chunks of `chunk` rows leave `keep`, the last, of r rows, its
-/// ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk). O(count * chunk).
-BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, int chunk, int keep, std::int32_t* out) {
+/// Cuts worth[0..count) into chunks of `chunk` rows and writes the `keep` heaviest of each, ascending; the last, of r
+/// rows, leaves its ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk), whatever
+/// the worths are. O(count * chunk), O(count) where one row of each chunk stays.
+BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, long long chunk, int keep,
+                                              std::int32_t* out) {
   int written = 0;
   for (int begin = 0; begin < count;) {
-    const int length = count - begin < chunk ? count - begin : chunk;
+    const int length = count - begin < chunk ? count - begin : static_cast<int>(chunk);
     const long long share = static_cast<long long>(length) * keep;
     written += pick(worth + begin, length, static_cast<int>((share - 1) / chunk + 1), begin, out + written);
     begin += length;
   }
   return written;
+}
+
+/// The same in chunks of keep * stride rows: one in `stride` stays. Returns ceil(count / stride). keep = 1 is the
+/// paper's sampling of fresh rows (section 3.2).
+BUZZ_HOST_DEVICE constexpr int pick_chunks(const float* worth, int count, int stride, int keep, std::int32_t* out) {
+  return pick_of_chunks(worth, count, static_cast<long long>(keep) * stride, keep, out);
 }
 
 /// Writes every stride-th index of [0, count), from the first: the paper's thinning of the hive. Returns

@@ -182,7 +182,7 @@ inline float exp_and_sum(float* p, int count, float shift) {
 /// out[i] (+)= the sum of weight[q] * x[q][i] over Q queries, for i in [0, count); `set`: =.
 template <int Q>
 inline void weighted_sum(const float* weight, const float* x, std::ptrdiff_t stride, int count, bool set, float* out) {
-  Packet w[Q + 1];
+  Packet w[Q];
   unroll<Q>([&](auto q) BUZZ_INLINED { w[q] = Eigen::internal::pset1<Packet>(weight[q]); });
   int i = 0;
   for (; i + packet_size <= count; i += packet_size) {
