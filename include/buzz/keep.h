@@ -66,9 +66,15 @@ class Keep {
   std::vector<std::int32_t> rows_;  // [heads, capacity]
 };
 
-/// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are.
-/// rows: [1, >= keep.from(), dim] of that head. Runs that stay where they are are not touched; neighbours move
-/// together where the rows lie side by side. Never allocates. O(moved bytes).
+/// memcpy by cache lines: no call for rows of few lines, whose moves are most of an eviction's work.
+inline void copy_lines(const char* from, std::size_t bytes, char* to) {
+  constexpr std::size_t line = 64;
+  for (; bytes >= line; bytes -= line, from += line, to += line) std::memcpy(to, from, line);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+/// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are, and so are rows
+/// that stay where they are. rows: [1, >= keep.from(), dim] of that head. Never allocates. O(moved bytes).
 template <class T>
 void compact(const Keep& keep, int head, View<T> rows) {
   static_assert(std::is_trivially_copyable<T>::value, "rows are moved as bytes");
@@ -76,17 +82,11 @@ void compact(const Keep& keep, int head, View<T> rows) {
   require_equal("rows.shape[0]", rows.shape(0), 1, "one head");
   require_at_least("rows.shape[1]", rows.shape(1), keep.from());
   if (rows.empty()) return;
-  const std::size_t row_bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
-  const bool dense = rows.stride(1) == rows.shape(2);
-  keep.for_each_run(head, [&](int from, int to, int count) {
-    if (from == to) return;
-    if (dense) {
-      std::memmove(static_cast<void*>(rows.row(0, to)), rows.row(0, from), row_bytes * static_cast<std::size_t>(count));
-      return;
-    }
-    for (int i = 0; i < count; ++i)
-      std::memcpy(static_cast<void*>(rows.row(0, to + i)), rows.row(0, from + i), row_bytes);
-  });
+  const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
+  const std::int32_t* kept = keep.list(head);
+  for (int i = 0; i < keep.size(); ++i)
+    if (kept[i] != i)
+      copy_lines(reinterpret_cast<const char*>(rows.row(0, kept[i])), bytes, reinterpret_cast<char*>(rows.row(0, i)));
 }
 
 /// The same for all heads: rows [keep.heads(), >= keep.from(), dim].

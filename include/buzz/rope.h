@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -54,8 +55,8 @@ inline void cos_sin(double angle, double* cos, double* sin) {
   // A quarter of a turn in three parts; the first has so few bits that n times it is exact for angles below 2^24.
   constexpr double quarter = 0x1.921fb54442d18p0, upper = 0x1.921fb54p0, lower = quarter - upper;
   constexpr double rest = 6.123233995736766e-17;
-  const auto quarters = static_cast<std::int64_t>(angle * (1 / quarter) + (angle < 0 ? -0.5 : 0.5));
-  const double n = static_cast<double>(quarters);
+  constexpr double rounds = 0x1.8p52;  // a sum with it is a whole number, whose low bits are that number's
+  const double sum = angle * (1 / quarter) + rounds, n = sum - rounds;
   const double x = ((angle - n * upper) - n * lower) - n * rest, y = x * x;
   double s = y * (1. / 6227020800) - 1. / 39916800;
   s = s * y + 1. / 362880;
@@ -70,9 +71,16 @@ inline void cos_sin(double angle, double* cos, double* sin) {
   c = c * y + 1. / 24;
   c = c * y - 1. / 2;
   c = c * y + 1;
-  const bool odd = (quarters & 1) != 0;
-  *cos = (((quarters + 1) & 2) != 0 ? -1 : 1) * (odd ? s : c);
-  *sin = ((quarters & 2) != 0 ? -1 : 1) * (odd ? c : s);
+  // Odd quarters swap the two; the second half of a turn has sines, its neighbours cosines, below 0.
+  std::uint64_t quarters, sine, cosine;
+  std::memcpy(&quarters, &sum, sizeof sum);
+  std::memcpy(&sine, &s, sizeof s);
+  std::memcpy(&cosine, &c, sizeof c);
+  const std::uint64_t swap = (sine ^ cosine) & (0 - (quarters & 1));
+  sine = (sine ^ swap) ^ ((quarters & 2) << 62);
+  cosine = (cosine ^ swap) ^ (((quarters + 1) & 2) << 62);
+  std::memcpy(sin, &sine, sizeof s);
+  std::memcpy(cos, &cosine, sizeof c);
 }
 
 /// A checked Rope for one head size: its angles, and the rotation of a row. Angles are made in double, rows are
@@ -121,13 +129,11 @@ class Rotation {
   /// Rotates one row of at least dims floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
     const int half = dims_ / 2;
-    const int step = rope_.pairs == Pairs::interleaved ? 2 : 1;
-    float* second = row + (rope_.pairs == Pairs::interleaved ? 1 : half);
-    for (int i = 0; i < half; ++i) {
-      const float a = row[i * step], b = second[i * step];
-      row[i * step] = a * cos_sin[i] - b * cos_sin[half + i];
-      second[i * step] = a * cos_sin[half + i] + b * cos_sin[i];
-    }
+    const float *cos = cos_sin, *sin = cos_sin + half;
+    if (rope_.pairs == Pairs::interleaved)
+      for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[2 * i], row[2 * i + 1]);
+    else
+      for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[i], row[half + i]);
   }
 
   template <class Archive>
@@ -144,6 +150,12 @@ class Rotation {
   static void check_real(const char* field, double value, double above) {
     if (!(value > above) || value > (std::numeric_limits<float>::max)())
       fail(field, std::to_string(value), "finite and > " + std::to_string(static_cast<int>(above)));
+  }
+
+  static void turn_pair(float cos, float sin, float& first, float& second) {
+    const float a = first, b = second;
+    first = a * cos - b * sin;
+    second = a * sin + b * cos;
   }
 
   void turn(double position, double factor, float* cos_sin) const {
