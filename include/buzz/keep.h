@@ -66,13 +66,6 @@ class Keep {
   std::vector<std::int32_t> rows_;  // [heads, capacity]
 };
 
-/// memcpy by cache lines: no call for rows of few lines, whose moves are most of an eviction's work.
-inline void copy_lines(const char* from, std::size_t bytes, char* to) {
-  constexpr std::size_t line = 64;
-  for (; bytes >= line; bytes -= line, from += line, to += line) std::memcpy(to, from, line);
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
 /// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are, and so are rows
 /// that stay where they are. rows: [1, >= keep.from(), dim] of that head. Never allocates. O(moved bytes).
 template <class T>
@@ -82,11 +75,24 @@ void compact(const Keep& keep, int head, View<T> rows) {
   require_equal("rows.shape[0]", rows.shape(0), 1, "one head");
   require_at_least("rows.shape[1]", rows.shape(1), keep.from());
   if (rows.empty()) return;
+  constexpr std::size_t line = 64;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
+  const auto at = [&](int row) { return reinterpret_cast<char*>(rows.row(0, row)); };
+  if (bytes < line && rows.stride(1) == rows.shape(2)) {  // neighbours together
+    keep.for_each_run(head, [&](int from, int to, int count) {
+      if (from != to) std::memmove(at(to), at(from), bytes * static_cast<std::size_t>(count));
+    });
+    return;
+  }
   const std::int32_t* kept = keep.list(head);
-  for (int i = 0; i < keep.size(); ++i)
-    if (kept[i] != i)
-      copy_lines(reinterpret_cast<const char*>(rows.row(0, kept[i])), bytes, reinterpret_cast<char*>(rows.row(0, i)));
+  for (int i = 0; i < keep.size(); ++i) {
+    if (kept[i] == i) continue;
+    const char* from = at(kept[i]);
+    char* to = at(i);
+    std::size_t done = 0;  // line by line: a call for each row, or finding runs, takes as long as moving short rows
+    for (; done + line <= bytes; done += line) std::memcpy(to + done, from + done, line);
+    if (done < bytes) std::memcpy(to + done, from + done, bytes - done);
+  }
 }
 
 /// The same for all heads: rows [keep.heads(), >= keep.from(), dim].
