@@ -142,9 +142,14 @@ class Attention {
     return (static_cast<std::size_t>(n) * ...);
   }
   int block_m() const { return block_ * shape_.group(); }
-  std::size_t head_scratch() const { return size(block_m(), dim() + (std::max)(capacity_, +tile_rows) + 1); }
-  std::size_t task_scratch() const {
-    return size(block_m(), (std::max)(shape_.head_dim, +tile_rows)) + size(tile_rows, dim());
+  /// As many floats, or up to a cache line's more: what follows them is aligned as they are.
+  static std::ptrdiff_t whole(std::ptrdiff_t floats) { return (floats + 15) / 16 * 16; }
+  std::ptrdiff_t p_stride(int rows) const { return whole((std::max)(rows, +tile_rows)); }
+  std::ptrdiff_t head_scratch() const {
+    return whole(block_m() * dim()) + whole(block_m()) + block_m() * p_stride(capacity_);
+  }
+  std::ptrdiff_t task_scratch() const {
+    return whole(block_m() * (std::max)(dim(), std::ptrdiff_t{tile_rows})) + whole(tile_rows * dim());
   }
 
   /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
@@ -165,12 +170,12 @@ class Attention {
     b.total = total;
     b.m = b.tokens * b.group;
     b.rows = rows - total + first + b.tokens;
-    b.stride = (std::max)(b.rows, +tile_rows);
+    b.stride = p_stride(b.rows);
     b.result = scratch_.data() + size(slot, head_scratch());
-    b.norms = b.result + b.m * dim();
-    b.p = b.norms + b.m;
+    b.norms = b.result + whole(b.m * dim());
+    b.p = b.norms + whole(b.m);
     b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * parts_ + part, task_scratch());
-    b.tile = b.queries + b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows});
+    b.tile = b.queries + whole(b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows}));
     return b;
   }
 
@@ -366,7 +371,7 @@ class Attention {
   int block_;                          // tokens handled together
   int capacity_;                       // rows
   int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
-  std::vector<float> scratch_;
+  std::vector<float, Eigen::aligned_allocator<float>> scratch_;
 };
 
 }  // namespace buzz

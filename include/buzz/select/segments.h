@@ -57,7 +57,6 @@ class Segments {
   static void fit(Options& o, int middle, int) { o.threshold = middle; }
   /// The paper's sizes, which are the defaults too.
   static void as_published(Options& o) { o = Options(); }
-  /// The best 4 of each 8 rows of hive and fresh rows together.
 
   static void check(const Options& o) {
     require_at_least("threshold", o.threshold, 1);
