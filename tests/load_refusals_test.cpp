@@ -157,6 +157,7 @@ TEST(Load, NamesWhatIsOtherInOtherPolicies) {
   EXPECT_EQ(refuses_other<buzz::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.mean_over_middle = true; }),
             "mean_over");
   EXPECT_EQ(refuses_other<buzz::KeyValueBeehive>(Kind::key_value, [](Config& c) { c.oracle.weight = 2; }), "weight");
+  EXPECT_EQ(refuses_other<buzz::KeyOutliers>(Kind::key_outliers, [](Config& c) { c.oracle.fade = 1; }), "fade");
   EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.queries = 4; }), "queries");
   EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.kernel = 5; }), "kernel");
   EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.average = true; }), "pooling");

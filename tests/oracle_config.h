@@ -93,8 +93,8 @@ inline std::string describe(const Config& c) {
     << " stride " << o.stride << " keep " << o.keep << " chunk " << o.chunk << " hive_stride " << c.hive_stride
     << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
     << static_cast<int>(o.mass) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
-    << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " queries " << o.queries << " kernel "
-    << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
+    << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " queries " << o.queries
+    << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
     << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
     << o.scale << " log_base " << o.log_base << " calls";
   for (int n : c.calls) s << " " << n;
@@ -116,6 +116,7 @@ inline void set_kind(Config* c) {
   o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.mass = Mass::newest;
   if (k == Kind::key_diff) o.unlike = Unlike::direction;
+  if (k != Kind::key_outliers) o.fade = 0;
 }
 
 inline void draw_policy(Random& r, Config* c) {
@@ -128,6 +129,7 @@ inline void draw_policy(Random& r, Config* c) {
   o.unlike = r.of({Unlike::cosine, Unlike::direction, Unlike::distance});
   o.mean_over_middle = r.one_in(2);
   o.weight = r.of({0.75, 0.5, -2.0});
+  o.fade = r.of({0.0, 1. / 1024, 1. / 64});
   o.queries = r.in(1, 9);
   o.kernel = r.of({1, 3, 7});
   o.average = r.one_in(2);
@@ -258,6 +260,8 @@ typename P::Options library_options(const Config& c) {
   }
   if constexpr (std::is_base_of<buzz::Nothing::Options, O>::value) result.threshold = o.threshold;
   if constexpr (std::is_base_of<buzz::Everything::Options, O>::value) result.capacity = std::max(1, c.tokens());
+  if constexpr (std::is_same<buzz::KeyOutliers::Options, O>::value)
+    result.fade = static_cast<float>(o.fade * result.most_rows(c.max_chunk));
   return result;
 }
 

@@ -30,6 +30,7 @@ struct Options {
   Unlike unlike = Unlike::cosine;  // Score::key_diversity, key_value
   bool mean_over_middle = false;   // Score::key_diversity, key_value
   double weight = 1;               // Score::key_value, of the value's norm
+  double fade = 0;                 // Score::key_diversity: what a row loses with each token
   int queries = 1, kernel = 1;     // Score::recent
   bool average = false;            // Score::recent
   bool shared = false;             // a row is worth what it is worth to all heads together
@@ -137,9 +138,13 @@ inline std::vector<double> diversity(const std::vector<Row>& head, int begin, in
 /// What each row of a head is worth to it, [rows]; rows [begin, end) are those that an eviction may take.
 inline std::vector<double> worth(const std::vector<Row>& head, int begin, int end, int next_position,
                                  const Options& o) {
-  if (o.score == Score::key_diversity) return diversity(head, begin, end, o);
   if (o.score == Score::recent) return recent(head, begin, end, o);
   std::vector<double> result;
+  if (o.score == Score::key_diversity) {
+    result = diversity(head, begin, end, o);
+    for (std::size_t r = 0; r < result.size(); ++r) result[r] -= o.fade * (next_position - 1 - head[r].position);
+    return result;
+  }
   for (const Row& row : head) {
     if (o.score == Score::none)
       result.push_back(0);

@@ -81,12 +81,12 @@ class Report {
   }
 
   void questions() {
-    const Common common = common_.with_budgets(o_.quick ? std::vector<std::string>{"40%", "20%", "10%"}
+    const Common common = common_.with_budgets(o_.quick ? std::vector<std::string>{"40%", "20%"}
                                                         : std::vector<std::string>{"60%", "40%", "30%", "20%", "10%"});
     page_.heading("Questions");
     page_.paragraph("Documents are read in chunks and evicted; only then each question is asked.");
     QuestionsOptions o;
-    o.sets = of(5, 20);
+    o.sets = 20;
     std::vector<std::string> fillers = {""};
     fillers.insert(fillers.end(), o_.texts.begin(), o_.texts.end());
     for (const std::string& filler : fillers) {

@@ -62,6 +62,9 @@ void set_options(Options& options, Settings& settings, const Sizes& sizes) {
   where([&](auto& o) -> decltype(void(o.weight)) {
     o.weight = static_cast<float>(settings.number("weight", static_cast<double>(o.weight), -1e6, 1e6));
   });
+  where([&](auto& o) -> decltype(void(o.fade)) {
+    o.fade = static_cast<float>(settings.number("fade", static_cast<double>(o.fade), 0, 1e6));
+  });
   // With less than all of the middle a top-k evicts seldomer.
   where([&](auto& o) -> decltype(void(o.heavy)) {
     if (!settings.has("heavy")) return;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "buzz/policy.h"
+#include "buzz/score/fading.h"
 #include "buzz/score/key_diversity.h"
 #include "buzz/score/mass.h"
 #include "buzz/score/mixed.h"
@@ -44,9 +45,10 @@ struct MiddleDiversity : KeyDiversity {
   using KeyDiversity::KeyDiversity;
 };
 /// The best that we know, of all that buzz-evaluate has compared (examples/evaluate/README.md): a long window, and
-/// behind it the keys least like the others there, one list for all KV heads. It needs no probabilities, so that it
-/// runs beside any kernel and in engines whose heads share their cells. Options::for_rows() has its sizes.
-using KeyOutliers = Policy<Shared<MiddleDiversity>, TopKOfHistory>;
+/// behind it the keys least like the others there, the older the less, one list for all KV heads. It needs no
+/// probabilities, so that it runs beside any kernel and in engines whose heads share their cells. Options::for_rows()
+/// has its sizes.
+using KeyOutliers = Policy<Shared<Fading<MiddleDiversity>>, TopKOfHistory>;
 
 /// Mass whose options are TOVA's.
 struct NewestMass : Mass {

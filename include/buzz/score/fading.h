@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "buzz/error.h"
+
+namespace buzz {
+
+/// Score: another's, of which a row loses `fade` with each `capacity` tokens of its age. What was worth keeping once is
+/// not so for ever: kept rows of a text long gone cost more than they give (examples/evaluate/README.md).
+template <class Score>
+class Fading : public Score {
+  static_assert(Score::code >= 0 && Score::code < 100, "it goes inside of Shared and of Mixed");
+
+ public:
+  struct Options : Score::Options {
+    float fade = 0.06f;  // in the score's own units; finite and >= 0
+  };
+  static constexpr int code = 2000000 + Score::code;  // in saved files
+
+  static void check(const Options& o) {
+    Score::check(o);
+    if (!(o.fade >= 0 && std::isfinite(o.fade))) fail("fade", std::to_string(o.fade), "finite and >= 0");
+  }
+  template <class Archive>
+  static void archive(Archive& a, const Options& o) {
+    Score::archive(a, o);
+    a.same("fade", o.fade);
+  }
+  Fading(const Options& o, int heads, int capacity)
+      : Score(o, heads, capacity), fade_(o.fade / static_cast<float>(capacity)) {}
+
+  /// O(count), and what Score takes.
+  template <class Rows>
+  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, float* out) {
+    Score::worth(head, begin, count, positions, next, rows, out);
+    for (int i = 0; i < count; ++i) out[i] -= fade_ * static_cast<float>(next - 1 - positions[begin + i]);
+  }
+
+ private:
+  float fade_;  // a token
+};
+
+}  // namespace buzz

@@ -1,0 +1,61 @@
+#include "buzz/score/fading.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "buzz/policies.h"
+#include "buzz/score/given.h"
+
+namespace {
+
+using Values = std::vector<float>;
+using Rows = std::vector<int>;
+using FadingNorm = buzz::Policy<buzz::Fading<buzz::ValueNorm>, buzz::TopK>;
+
+FadingNorm::Options options(float fade) {
+  FadingNorm::Options o;
+  o.sink = 0;
+  o.window = 0;
+  o.heavy = 1;
+  o.threshold = 3;  // with chunks of 5 the capacity is 8
+  o.fade = fade;
+  return o;
+}
+
+/// The row of four that is kept; values [rows, 1].
+int kept(float fade, const Values& values) {
+  FadingNorm policy(options(fade), 1, 5);
+  EXPECT_EQ(policy.capacity(), 8);
+  policy.append(4);
+  const auto view = buzz::view(values, 1, 4, 1);
+  return policy.select(view, view).rows(0)[0];
+}
+
+TEST(Fading, TakesSoMuchWithEachCapacityOfTokens) {
+  const Values values = {3, 0, 0, 0};
+  EXPECT_EQ(kept(0, values), 0);
+  EXPECT_EQ(kept(7.9f, values), 0);
+  EXPECT_EQ(kept(8, values), 0) << "0, -2, -1, 0: ties go to the oldest";
+  EXPECT_EQ(kept(8.1f, values), 3);
+}
+
+TEST(Fading, RefusesWhatIsNoRate) {
+  for (const float bad : {-1.f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    try {
+      FadingNorm(options(bad), 1);
+      ADD_FAILURE() << bad;
+    } catch (const buzz::InvalidArgument& e) {
+      EXPECT_NE(std::string(e.what()).find("fade"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST(Fading, IsAnotherScoreInAFile) {
+  static_assert(buzz::Fading<buzz::ValueNorm>::code != buzz::ValueNorm::code, "a file says which");
+  static_assert(buzz::Shared<buzz::Fading<buzz::ValueNorm>>::code != buzz::Shared<buzz::ValueNorm>::code, "");
+}
+
+}  // namespace
