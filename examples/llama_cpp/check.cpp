@@ -22,7 +22,7 @@ constexpr int chunk = 32;
 
 struct Arguments {
   std::string model, text, positions = "kept";
-  int tokens = 10000, cells = 512, compact_every = 0;
+  int tokens = 10000, cells = 512, compact_every = 0, threads = 0;
   double tolerance = 1e-2;
   bool half_cache = false;
 };
@@ -100,7 +100,7 @@ bool run(const Arguments& a) {
   o.heavy /= 2;  // evicts in blocks, and as many rows each time
   buzz::LlamaEviction<llama_context, Policy> eviction(
       o, chunk, closed ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept);
-  llama_context_params p = llama_cpp::params(a.cells, chunk);
+  llama_context_params p = llama_cpp::params(a.cells, chunk, a.threads);
   if (!a.half_cache) p.type_k = p.type_v = GGML_TYPE_F32;
   eviction.attach(p);
   const llama_cpp::Context evicting = llama_cpp::make(model, p);
@@ -154,6 +154,7 @@ int main(int argc, char** argv) {
   app.add_option("--cells", a.cells, "Cells of the context")->capture_default_str();
   app.add_option("--positions", a.positions, "kept or closed")->check(CLI::IsMember({"kept", "closed"}));
   app.add_option("--compact-every", a.compact_every, "Calls between round trips of the state; 0: none");
+  app.add_option("--threads", a.threads, "Threads of llama.cpp; 0: as many as there are cores");
   app.add_option("--tolerance", a.tolerance, "Farthest that logits may be from our engine's after an eviction")
       ->capture_default_str();
   app.add_flag("--half-cache", a.half_cache, "K and V in F16, as llama.cpp has them by default");

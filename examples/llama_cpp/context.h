@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "buzz/error.h"
@@ -29,10 +30,13 @@ inline Model load(const std::string& path) {
   return model;
 }
 
-inline llama_context_params params(int cells, int chunk) {
+/// threads: 0 for as many as there are cores.
+inline llama_context_params params(int cells, int chunk, int threads) {
   llama_context_params p = llama_context_default_params();
   p.n_ctx = static_cast<std::uint32_t>(cells);
   p.n_batch = p.n_ubatch = static_cast<std::uint32_t>(chunk);
+  p.n_threads = p.n_threads_batch =
+      threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   p.no_perf = true;
   return p;
 }

@@ -16,7 +16,7 @@ namespace {
 
 struct Arguments {
   std::string model, text, policy = "h2o", positions = "kept";
-  int tokens = 4000, rows = 440, chunk = 32, compact_every = 0;
+  int tokens = 4000, rows = 440, chunk = 32, compact_every = 0, threads = 0;
 };
 
 void declare(CLI::App& app, Arguments& a) {
@@ -31,6 +31,7 @@ void declare(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--compact-every", a.compact_every, "Calls between round trips of the state; 0: none")
       ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--threads", a.threads, "Threads of llama.cpp; 0: as many as there are cores");
 }
 
 struct Line {
@@ -57,13 +58,13 @@ double mean_nll(const llama_cpp::Model& model, llama_context* context, const std
   return sum / (count - 1);
 }
 
-Line plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, int chunk) {
+Line plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
   const int count = static_cast<int>(ids.size());
-  const llama_cpp::Context context = llama_cpp::make(model, llama_cpp::params(count, chunk));
+  const llama_cpp::Context context = llama_cpp::make(model, llama_cpp::params(count, a.chunk, a.threads));
   Line line{"without", count, count, static_cast<int>(llama_n_ctx(context.get())), 0};
   int position = 0;
   line.nll = mean_nll(
-      model, context.get(), ids, chunk, [&] { return position; },
+      model, context.get(), ids, a.chunk, [&] { return position; },
       [&](const llama_batch& batch) {
         position += batch.n_tokens;
         return llama_decode(context.get(), batch);
@@ -76,7 +77,7 @@ template <class Policy>
 Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
   const auto positions = a.positions == "closed" ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept;
   buzz::LlamaEviction<llama_context, Policy> eviction(Policy::Options::for_rows(a.rows, a.chunk), a.chunk, positions);
-  llama_context_params params = llama_cpp::params(a.rows, a.chunk);
+  llama_context_params params = llama_cpp::params(a.rows, a.chunk, a.threads);
   eviction.attach(params);
   const llama_cpp::Context context = llama_cpp::make(model, params);
   eviction.begin(context.get());
@@ -114,7 +115,7 @@ void run(const Arguments& a) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   const llama_cpp::Model model = llama_cpp::load(a.model);
   const std::vector<llama_token> ids = llama_cpp::tokens(model, tiny_llama::read_text(a.text), a.tokens);
-  const Line with = evicting(model, ids, a), without = plain(model, ids, a.chunk);
+  const Line with = evicting(model, ids, a), without = plain(model, ids, a);
   std::printf("%-10s %8s %8s %8s %10s %9s\n", "eviction", "tokens", "rows", "cells", "MiB used", "mean nll");
   for (const Line& line : {without, with})
     std::printf("%-10s %8d %8d %8d %10s %9.4f\n", line.name, line.tokens, line.rows, line.cells,
