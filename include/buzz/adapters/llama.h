@@ -199,7 +199,8 @@ class LlamaEviction {
     forget();
   }
 
-  /// The policy, to pin rows and to give scores; what is appended, observed and selected is the adapter's.
+  /// The policy, to pin rows and to give scores, by the tokens' index whatever their positions in the context are; what
+  /// is appended, observed and selected is the adapter's.
   Policy& policy() { return policy_; }
   const Policy& policy() const { return policy_; }
   const LlamaReport& report() const { return report_; }
