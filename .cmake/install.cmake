@@ -11,3 +11,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/buzzConfigVersion.cmake C
                                  ARCH_INDEPENDENT)
 install(FILES ${CMAKE_CURRENT_LIST_DIR}/buzzConfig.cmake ${PROJECT_BINARY_DIR}/buzzConfigVersion.cmake
         DESTINATION ${buzz_package_dir})
+
+configure_file(${CMAKE_CURRENT_LIST_DIR}/buzz.pc.in ${PROJECT_BINARY_DIR}/buzz.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/buzz.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig)

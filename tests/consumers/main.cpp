@@ -1,7 +1,10 @@
 #include <cstdio>
 #include <vector>
 
-#include "buzz.h"
+#ifndef BUZZ_CONSUMER_HEADER
+#define BUZZ_CONSUMER_HEADER "buzz.h"
+#endif
+#include BUZZ_CONSUMER_HEADER
 
 // Decodes 100 tokens through a small cache: the bound holds, and the newest position is the last token's.
 int main() {

@@ -1,0 +1,130 @@
+// Heads split over MPI ranks. Where each head keeps its own rows, a rank decides alone. Where all heads share one list,
+// the ranks add their scores up once an eviction and choose the same rows. What is printed does not depend on how many
+// ranks there are:  mpirun -n 4 buzz-tensor-parallel
+#include <buzz.h>
+#include <mpi.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "engines/made_up.h"
+
+namespace {
+
+constexpr int query_heads = 16, kv_heads = 8, group = query_heads / kv_heads, tokens = 1000;
+
+/// The KV heads of a rank: [first, first + count).
+struct Ranks {
+  Ranks() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (kv_heads % size != 0) buzz::fail("ranks", size, "a divisor of kv_heads = " + std::to_string(kv_heads));
+    count = kv_heads / size;
+    first = rank * count;
+  }
+  int rank = 0, size = 1, count = 0, first = 0;
+};
+
+/// All ranks' rows one after the other, on rank 0. Every rank has to bring the same number.
+std::vector<std::int32_t> gather(const Ranks& ranks, const std::vector<std::int32_t>& own) {
+  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(ranks.size));
+  const int count = static_cast<int>(own.size());
+  MPI_Gather(own.data(), count, MPI_INT32_T, all.data(), count, MPI_INT32_T, 0, MPI_COMM_WORLD);
+  return all;
+}
+
+/// A sum that says whether two lists of positions are the same.
+unsigned digest(const std::int32_t* positions, int count) {
+  unsigned sum = 2166136261u;
+  for (int i = 0; i < count; ++i) sum = (sum ^ static_cast<unsigned>(positions[i])) * 16777619u;
+  return sum;
+}
+
+buzz::Options options() {
+  buzz::Options o;
+  o.sink = 4;
+  o.window = 32;
+  o.threshold = 64;
+  return o;
+}
+
+/// Each head keeps its own rows: nothing is said between ranks.
+void apart(const Ranks& ranks) {
+  buzz::Beehive policy(options(), ranks.count);
+  std::vector<float> probabilities;  // [this rank's query heads, 1, rows]
+  for (int t = 0; t < tokens; ++t) {
+    policy.append(1);
+    probabilities.clear();
+    for (int q = 0; q < ranks.count * group; ++q)
+      for (std::int32_t p : policy.positions(q / group))
+        probabilities.push_back(made_up::attention(ranks.first * group + q, t, p));
+    policy.observe(buzz::view(probabilities, ranks.count * group, 1, policy.rows()));
+    if (policy.due()) policy.select();  // and compact this rank's K and V
+  }
+  std::vector<std::int32_t> own;
+  for (int h = 0; h < ranks.count; ++h) own.insert(own.end(), policy.positions(h).begin(), policy.positions(h).end());
+  const std::vector<std::int32_t> all = gather(ranks, own);
+  if (ranks.rank != 0) return;
+  std::printf("each head its own %d of %d rows:", policy.rows(), tokens);
+  for (int h = 0; h < kv_heads; ++h)
+    std::printf(" %08x", digest(all.data() + static_cast<std::ptrdiff_t>(h) * policy.rows(), policy.rows()));
+  std::printf("\n");
+}
+
+/// All heads keep the same rows: what the row was worth to this rank's heads is added up here, and to all heads by one
+/// all-reduce an eviction. In whole numbers, so that the sum is the same in any order and on every rank: of floats it
+/// need not be, and ranks that keep different rows compute nonsense. Returns whether all keep the same.
+bool together(const Ranks& ranks) {
+  using Policy = buzz::Policy<buzz::Given, buzz::TopK>;
+  Policy::Options o;
+  o.window = 32;
+  o.heavy = 32;
+  o.threshold = 64;
+  Policy policy(o, /*kv_heads*/ 1);
+  const auto capacity = static_cast<std::size_t>(policy.capacity());
+  std::vector<std::int64_t> mass(capacity), sums(capacity);  // of each row: to this rank's heads, to all
+  std::vector<float> scores(capacity);
+  int reductions = 0;
+  for (int t = 0; t < tokens; ++t) {
+    mass[static_cast<std::size_t>(policy.rows())] = 0;
+    policy.append(1);
+    for (int r = 0; r < policy.rows(); ++r)
+      for (int q = 0; q < ranks.count * group; ++q) {
+        const float p = made_up::attention(ranks.first * group + q, t, policy.positions(0)[r]);
+        mass[static_cast<std::size_t>(r)] += std::llround(std::ldexp(p, 30));
+      }
+    if (!policy.due()) continue;
+    const int rows = policy.rows();
+    MPI_Allreduce(mass.data(), sums.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    ++reductions;
+    for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(sums[r]);
+    policy.give(buzz::View<const float>(scores.data(), 1, 1, rows));
+    const buzz::Keep& keep = policy.select();
+    buzz::compact(keep, 0, buzz::view(mass, 1, policy.capacity(), 1));  // and this rank's K and V
+  }
+  const std::vector<std::int32_t> own(policy.positions(0).begin(), policy.positions(0).end());
+  const std::vector<std::int32_t> all = gather(ranks, own);
+  if (ranks.rank != 0) return true;
+  const unsigned first = digest(all.data(), policy.rows());
+  std::printf("all heads the same %d of %d rows, by %d all-reduces: %08x\n", policy.rows(), tokens, reductions, first);
+  for (int rank = 1; rank < ranks.size; ++rank)
+    if (digest(all.data() + static_cast<std::ptrdiff_t>(rank) * policy.rows(), policy.rows()) != first) {
+      std::printf("rank %d keeps other rows\n", rank);
+      return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  const Ranks ranks;
+  apart(ranks);
+  const bool same = together(ranks);
+  MPI_Finalize();
+  return same ? 0 : 1;
+}

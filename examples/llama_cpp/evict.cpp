@@ -1,0 +1,132 @@
+// buzz-llama-cpp: reads a text with llama.cpp, with and without eviction, and says what either costs.
+#include <llama.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "buzz/adapters/llama.h"
+#include "llama_cpp/context.h"
+#include "tiny_llama/program.h"
+#include "tiny_llama/report.h"
+#include "tiny_llama/text_file.h"
+
+namespace {
+
+struct Arguments {
+  std::string model, text, policy = "h2o", positions = "kept";
+  int tokens = 4000, rows = 440, chunk = 32, compact_every = 0, threads = 0;
+};
+
+void declare(CLI::App& app, Arguments& a) {
+  app.add_option("model", a.model, "A GGUF file")->required();
+  app.add_option("text", a.text, "A text file")->required();
+  app.add_option("--tokens", a.tokens, "Tokens of the text")->check(CLI::Range(2, 1 << 20))->capture_default_str();
+  app.add_option("--rows", a.rows, "Most rows with eviction")->check(CLI::Range(8, 1 << 20))->capture_default_str();
+  app.add_option("--chunk", a.chunk, "Tokens of a call")->check(CLI::Range(1, 4096))->capture_default_str();
+  app.add_option("--policy", a.policy, "h2o, buzz, tova, snapkv or streaming")->capture_default_str();
+  app.add_option("--positions", a.positions, "kept, or closed: a row's place in the cache")
+      ->check(CLI::IsMember({"kept", "closed"}))
+      ->capture_default_str();
+  app.add_option("--compact-every", a.compact_every, "Calls between round trips of the state; 0: none")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--threads", a.threads, "Threads of llama.cpp; 0: as many as there are cores");
+}
+
+struct Line {
+  const char* name;
+  int tokens, rows, cells;
+  std::size_t bytes;  // of K and V in use
+  double nll = 0;
+};
+
+/// decode(batch) reads each chunk in turn; position() is where it begins.
+template <class Position, class Decode>
+double mean_nll(const llama_cpp::Model& model, llama_context* context, const std::vector<llama_token>& ids, int chunk,
+                Position&& position, Decode&& decode) {
+  const int vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get())), count = static_cast<int>(ids.size());
+  llama_cpp::Batch batch(chunk);
+  double sum = 0;
+  for (int at = 0; at < count; at += chunk) {
+    const int n = std::min(chunk, count - at);
+    buzz::require_equal("llama_decode", decode(batch.of(ids.data() + at, n, position())), 0, "success");
+    for (int i = 0; i < n && at + i + 1 < count; ++i)
+      sum += llama_cpp::negative_log_likelihood(llama_get_logits_ith(context, i), vocab,
+                                                ids[static_cast<std::size_t>(at + i + 1)]);
+  }
+  return sum / (count - 1);
+}
+
+Line plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+  const int count = static_cast<int>(ids.size());
+  const llama_cpp::Context context = llama_cpp::make(model, llama_cpp::params(count, a.chunk, a.threads));
+  Line line{"without", count, count, static_cast<int>(llama_n_ctx(context.get())), 0};
+  int position = 0;
+  line.nll = mean_nll(
+      model, context.get(), ids, a.chunk, [&] { return position; },
+      [&](const llama_batch& batch) {
+        position += batch.n_tokens;
+        return llama_decode(context.get(), batch);
+      });
+  line.bytes = llama_state_seq_get_size(context.get(), 0);
+  return line;
+}
+
+template <class Policy>
+Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+  const auto positions = a.positions == "closed" ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept;
+  buzz::LlamaEviction<llama_context, Policy> eviction(Policy::Options::for_rows(a.rows, a.chunk), a.chunk, positions);
+  llama_context_params params = llama_cpp::params(a.rows, a.chunk, a.threads);
+  eviction.attach(params);
+  const llama_cpp::Context context = llama_cpp::make(model, params);
+  eviction.begin(context.get());
+  Line line{a.policy.c_str(), static_cast<int>(ids.size()), 0, static_cast<int>(llama_n_ctx(context.get())), 0};
+  int calls = 0;
+  line.nll = mean_nll(
+      model, context.get(), ids, a.chunk,
+      [&] {
+        if (a.compact_every > 0 && ++calls % a.compact_every == 0) eviction.compact();
+        eviction.evict();
+        return eviction.next_position();
+      },
+      [&](const llama_batch& batch) {
+        const int result = eviction.decode(batch);
+        line.rows = std::max(line.rows, eviction.rows());
+        line.bytes = std::max(line.bytes, llama_state_seq_get_size(context.get(), 0));
+        return result;
+      });
+  const buzz::LlamaReport& r = eviction.report();
+  std::printf("%lld evictions took %lld rows in %lld ranges; %lld runs were shifted, %lld times compacted\n",
+              r.evictions, r.rows, r.removals, r.shifts, r.compactions);
+  return line;
+}
+
+Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+  if (a.policy == "h2o") return evicting<buzz::HeavyHitter>(model, ids, a);
+  if (a.policy == "buzz") return evicting<buzz::Beehive>(model, ids, a);
+  if (a.policy == "tova") return evicting<buzz::Tova>(model, ids, a);
+  if (a.policy == "snapkv") return evicting<buzz::SnapKv>(model, ids, a);
+  if (a.policy == "streaming") return evicting<buzz::Streaming>(model, ids, a);
+  buzz::fail("policy", "'" + a.policy + "'", "h2o, buzz, tova, snapkv or streaming");
+}
+
+void run(const Arguments& a) {
+  llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+  const llama_cpp::Model model = llama_cpp::load(a.model);
+  const std::vector<llama_token> ids = llama_cpp::tokens(model, tiny_llama::read_text(a.text), a.tokens);
+  const Line with = evicting(model, ids, a), without = plain(model, ids, a);
+  std::printf("%-10s %8s %8s %8s %10s %9s\n", "eviction", "tokens", "rows", "cells", "MiB used", "mean nll");
+  for (const Line& line : {without, with})
+    std::printf("%-10s %8d %8d %8d %10s %9.4f\n", line.name, line.tokens, line.rows, line.cells,
+                tiny_llama::mebibytes(line.bytes).c_str(), line.nll);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Reads a text with llama.cpp, with and without eviction.", "buzz-llama-cpp");
+  Arguments arguments;
+  declare(app, arguments);
+  return tiny_llama::run_program(app, argc, argv, [&] { run(arguments); });
+}

@@ -1,0 +1,303 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "buzz/adapters/llama_probabilities.h"
+#include "buzz/policies.h"
+
+namespace buzz {
+
+/// What becomes of the positions of rows that stay. kept: as they are, with holes between them. closed: the place in
+/// the cache, so that a sequence never leaves the model's context; llama.cpp rotates the moved keys again, which drifts
+/// with each eviction where keys are F16 (0.04 in the logits after 200), so evict rarely.
+enum class LlamaPositions { kept, closed };
+
+/// What a LlamaEviction has done so far.
+struct LlamaReport {
+  long long tokens = 0;     // decoded
+  long long failed = 0;     // calls of llama_decode() that were
+  long long evictions = 0;  // each of them:
+  long long rows = 0;       //   rows evicted
+  long long removals = 0;   //   ranges of positions that held them
+  long long shifts = 0;     //   runs of rows whose positions were closed
+  long long compactions = 0;
+};
+
+/// Evicts from a running llama.cpp context through its public API. There a row is a cell, one token over all layers and
+/// heads, so that the policy has one list of rows and the probabilities are summed over layers and heads:
+///
+///     buzz::LlamaEviction<llama_context, buzz::HeavyHitter> eviction(options, 64);  // calls of at most 64 tokens
+///     eviction.attach(params);                                    // llama_context_params, before the context is made
+///     eviction.begin(llama_init_from_model(model, params));       // the context stays its owner's
+///     eviction.decode(batch);                                     // in place of llama_decode(context, batch)
+///
+/// A call of decode() evicts first where it is due, so that the call fits a context of policy capacity cells, for ever.
+/// One sequence, 0, of a context of its own. Tokens sit at the next position, as llama_batch_get_one() has them.
+///
+/// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. A policy
+/// without probabilities (Streaming) needs no callback and leaves flash attention as it is; one that looks at keys is
+/// not to be had. Neither copied nor moved, since the callback points to it.
+template <class Context, class Policy_>
+class LlamaEviction {
+ public:
+  using Policy = Policy_;
+  static_assert(!Policy::needs_rows, "llama.cpp shows no keys: take a policy of probabilities, or none");
+
+  /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses.
+  explicit LlamaEviction(const typename Policy::Options& options, int max_chunk,
+                         LlamaPositions positions = LlamaPositions::kept)
+      : policy_(options, 1, max_chunk),
+        closes_(positions == LlamaPositions::closed),
+        positions_(static_cast<std::size_t>(policy_.capacity())),
+        cells_(positions_.size()) {}
+  LlamaEviction(const LlamaEviction&) = delete;
+  LlamaEviction& operator=(const LlamaEviction&) = delete;
+
+  /// Sets what the context has to have, in its llama_context_params: where the policy needs probabilities flash
+  /// attention off and the eval callback. Errors: several sequences, an eval callback of yours, a quantised V cache
+  /// without flash attention. Nothing is set then.
+  template <class Params>
+  void attach(Params& params) {
+    require_equal("n_seq_max", params.n_seq_max, 1, "one sequence a context");
+    if constexpr (Policy::needs_mass) {
+      if (params.cb_eval != nullptr) fail("cb_eval", "a callback", "none, since this policy reads through it");
+      if (ggml_is_quantized(params.type_v))
+        fail("type_v", ggml_type_name(params.type_v), "a type without quants: flash attention has to be off");
+      params.flash_attn_type = static_cast<decltype(params.flash_attn_type)>(0);  // LLAMA_FLASH_ATTN_TYPE_DISABLED
+      params.cb_eval = [](auto* node, bool ask, void* self) { return LlamaProbabilities::callback(node, ask, self); };
+      params.cb_eval_user_data = &seen_;
+    }
+  }
+
+  /// Takes an empty context. Errors, which leave the adapter as it was: a null or used context; a model that is
+  /// recurrent or hybrid (it accepts removals and does nothing) or has sliding windows (cells of their own); fewer
+  /// cells than the policy's capacity; batches shorter than max_chunk; closed positions that the memory cannot shift
+  /// to. Allocates. O(n_ctx * max_chunk).
+  void begin(Context* context) {
+    if (context == nullptr) fail("context", "null", "a llama_context");
+    const auto* model = llama_get_model(context);
+    if (llama_model_is_recurrent(model)) fail("model", "recurrent", "attention in every layer");
+    if (llama_model_is_hybrid(model)) fail("model", "hybrid", "attention in every layer");
+    require_range("model's sliding window", llama_model_n_swa(model), 0, 0);
+    auto* memory = llama_get_memory(context);
+    if (memory == nullptr) fail("context's memory", "null", "a KV cache");
+    require_equal("n_seq_max", llama_n_seq_max(context), 1, "one sequence a context");
+    require_range("n_ctx", llama_n_ctx(context), policy_.capacity(), (std::numeric_limits<int>::max)());
+    require_at_least("n_batch", llama_n_batch(context), policy_.max_chunk());
+    if (closes_ && !llama_memory_can_shift(memory)) fail("positions", "closed", "kept: this memory cannot shift");
+    require_equal("tokens in the context", llama_memory_seq_pos_max(memory, 0) + 1LL, 0, "an empty one");
+    const int cells = static_cast<int>(llama_n_ctx(context));
+    if constexpr (Policy::needs_mass) {
+      seen_ = LlamaProbabilities(cells, policy_.max_chunk(), policy_.queries_apart());
+      mass_.resize(static_cast<std::size_t>(seen_.parts(policy_.max_chunk())) * positions_.size());
+      held_.assign(static_cast<std::size_t>(cells), 0);
+    }
+    context_ = context;
+    forget();
+  }
+
+  /// before_decode(), llama_decode() and after_decode(); returns what llama_decode() did.
+  template <class Batch>
+  int decode(const Batch& batch) {
+    before_decode(batch.n_tokens);
+    const int result = llama_decode(context_, batch);
+    after_decode(result);
+    return result;
+  }
+
+  /// Evicts if that is due, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
+  /// a sequence that somebody else has changed.
+  void before_decode(int tokens) {
+    if (context_ == nullptr) fail("context", "none", "one given to begin()");
+    require_range("tokens", tokens, 1, policy_.max_chunk());
+    require_equal("last position", llama_memory_seq_pos_max(memory(), 0), next_position() - 1LL, "the adapter's");
+    evict();
+    policy_.check_append(tokens);
+    tokens_ = tokens;
+    if constexpr (Policy::needs_mass) seen_.begin(tokens);
+  }
+
+  /// `result` is what llama_decode() returned. If it is 0, the policy learns of the tokens and of what they attended
+  /// to. If not, what the call may have stored is removed, and all is as before it. Errors, with the call's tokens
+  /// removed too: a node that the graph does not have, tokens at other positions than the next, a cell that is taken.
+  /// O(parts * n_ctx).
+  void after_decode(int result) {
+    const int tokens = tokens_;
+    tokens_ = 0;
+    if (result != 0) {
+      if (tokens > 0) take_back(0);
+      ++report_.failed;
+      return;
+    }
+    require_at_least("tokens", tokens, 1);
+    if constexpr (Policy::needs_mass) {
+      take_in(tokens);
+      policy_.append(tokens);
+      const int stride = policy_.capacity(), parts = seen_.parts(tokens);
+      policy_.observe_mass({mass_.data(), parts, 1, policy_.rows(), stride, stride});
+    } else {
+      for (int i = 0, next = next_position(); i < tokens; ++i) positions_[index(rows() + i)] = next + i;
+      policy_.append(tokens);
+    }
+    report_.tokens += tokens;
+    shifting_ = false;
+  }
+
+  /// Evicts if that is due: returns whether it did. All removals come first, neighbours as one range, then one bounded
+  /// shift for each run of rows that moves. O(n_ctx) for each of them, in llama.cpp.
+  bool evict() {
+    if (!policy_.due()) return false;
+    const Keep& keep = policy_.select();
+    keep.for_each_gap(0, [&](int begin, int end) {
+      if (!llama_memory_seq_rm(memory(), 0, positions_[index(begin)], positions_[index(end - 1)] + 1))
+        fail("llama_memory_seq_rm", "false", "true: this memory cannot give up part of a sequence");
+      for (int r = begin; r < end; ++r) release(r);
+      ++report_.removals;
+      report_.rows += end - begin;
+    });
+    keep.for_each_run(0, [&](int from, int to, int count) {
+      const std::int32_t first = positions_[index(from)], end = positions_[index(from + count - 1)] + 1;
+      const std::int32_t shift = closes_ ? to - first : 0;
+      if (shift != 0) {
+        llama_memory_seq_add(memory(), 0, first, end, shift);
+        shifting_ = true;
+        ++report_.shifts;
+      }
+      for (int i = 0; i < count; ++i) {
+        positions_[index(to + i)] = positions_[index(from + i)] + shift;
+        cells_[index(to + i)] = cells_[index(from + i)];
+      }
+    });
+    ++report_.evictions;
+    return true;
+  }
+
+  /// Moves the rows into the first cells, by a round trip of the sequence's state: the columns that a decode computes
+  /// end at the highest used cell. Errors: an eviction closed positions, and no decode has rotated the keys since;
+  /// llama.cpp does not take its state back (the context is then empty, and reset() is what remains).
+  /// Allocates the state's bytes at the first time. O(state).
+  void compact() {
+    if (shifting_) fail("compact", "after closing positions", "after the decode that rotates the keys");
+    if (rows() == 0) return;
+    state_.resize(llama_state_seq_get_size(context_, 0));
+    const std::size_t size = llama_state_seq_get_data(context_, state_.data(), state_.size(), 0);
+    if (size == 0) fail("llama_state_seq_get_data", "0", "the state's bytes");
+    llama_memory_clear(memory(), false);  // not seq_rm, after which the search for cells goes on where it was
+    if (llama_state_seq_set_data(context_, state_.data(), size, 0) == 0)
+      fail("llama_state_seq_set_data", "0", "the state's bytes");
+    ++report_.compactions;
+    if constexpr (Policy::needs_mass) renumber();
+  }
+
+  /// Empties context and policy.
+  void reset() {
+    llama_memory_clear(memory(), false);
+    forget();
+  }
+
+  /// The policy, to pin rows and to give scores, by the tokens' index whatever their positions in the context are; what
+  /// is appended, observed and selected is the adapter's.
+  Policy& policy() { return policy_; }
+  const Policy& policy() const { return policy_; }
+  const LlamaReport& report() const { return report_; }
+  int rows() const { return policy_.rows(); }
+  /// The position that the next token has to have: the newest row's + 1.
+  int next_position() const { return rows() == 0 ? 0 : positions_[index(rows() - 1)] + 1; }
+  /// Each row's position in the context, and its cell where the policy needs probabilities, [rows].
+  Span<const std::int32_t> positions() const { return {positions_.data(), rows()}; }
+  Span<const std::int32_t> cells() const { return {cells_.data(), Policy::needs_mass ? rows() : 0}; }
+  /// Bytes allocated by the adapter.
+  std::size_t bytes() const {
+    return policy_.bytes() + seen_.bytes() + mass_.size() * sizeof(float) + held_.size() + state_.size() +
+           (positions_.size() + cells_.size()) * sizeof(std::int32_t);
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  auto* memory() const { return llama_get_memory(context_); }
+
+  void forget() {
+    policy_.reset();
+    report_ = {};
+    tokens_ = 0;
+    shifting_ = false;
+    std::fill(held_.begin(), held_.end(), char{0});
+  }
+
+  void release(int row) {
+    if constexpr (Policy::needs_mass) held_[index(cells_[index(row)])] = 0;
+  }
+
+  /// Removes the tokens of a call that failed, of which `noted` are in the map.
+  void take_back(int noted) {
+    for (int r = rows(); r < rows() + noted; ++r) release(r);
+    llama_memory_seq_rm(memory(), 0, next_position(), -1);
+  }
+
+  /// Notes the call's cells and positions behind the rows, and gathers what every row received.
+  void take_in(int tokens) {
+    const int next = next_position();
+    const auto refuse = [&](int noted, const char* field, const std::string& value, const std::string& allowed) {
+      take_back(noted);
+      fail(field, value, allowed);
+    };
+    if (const char* node = seen_.error())
+      refuse(0, node, "missing or of another kind", "the node of llama.cpp's graph (attach() before it is made)");
+    for (int i = 0; i < tokens; ++i) {
+      const std::int64_t cell = seen_.cells()[i];
+      const std::int32_t position = seen_.positions()[i];
+      if (position != next + i) refuse(i, "position", std::to_string(position), std::to_string(next + i));
+      if (cell < 0 || cell >= seen_.width() || held_[static_cast<std::size_t>(cell)] != 0)
+        refuse(i, "cell", std::to_string(cell), "one that no row of the adapter's has");
+      held_[static_cast<std::size_t>(cell)] = 1;
+      positions_[index(rows() + i)] = position;
+      cells_[index(rows() + i)] = static_cast<std::int32_t>(cell);
+    }
+    for (int part = 0; part < seen_.parts(tokens); ++part) {
+      float* sums = seen_.sums(part);
+      float* mass = mass_.data() + static_cast<std::ptrdiff_t>(part) * policy_.capacity();
+      for (int r = 0; r < rows() + tokens; ++r) {
+        mass[r] = sums[cells_[index(r)]];
+        sums[cells_[index(r)]] = 0;
+      }
+      // An empty cell gets exactly 0: what is left says that the map is wrong.
+      const float* lost = std::find_if(sums, sums + seen_.width(), [](float p) { return p != 0; });
+      if (lost != sums + seen_.width())
+        refuse(tokens, "cell", std::to_string(lost - sums), "no attention to it, since no row of the adapter's has it");
+    }
+  }
+
+  /// A loaded state fills the cells from the first on, in the order that they had.
+  void renumber() {
+    std::fill(held_.begin(), held_.end(), char{0});
+    for (int r = 0; r < rows(); ++r) held_[index(cells_[index(r)])] = 1;
+    state_order_.resize(held_.size());
+    int next = 0;
+    for (std::size_t cell = 0; cell < held_.size(); ++cell)
+      if (held_[cell] != 0) state_order_[cell] = next++;
+    std::fill(held_.begin(), held_.end(), char{0});
+    for (int r = 0; r < rows(); ++r) {
+      cells_[index(r)] = state_order_[index(cells_[index(r)])];
+      held_[index(cells_[index(r)])] = 1;
+    }
+  }
+
+  Policy policy_;
+  bool closes_;
+  Context* context_ = nullptr;
+  LlamaProbabilities seen_;
+  LlamaReport report_;
+  int tokens_ = 0;                               // of the call between before_decode() and after_decode()
+  bool shifting_ = false;                        // positions were closed; the keys are rotated at the next decode
+  std::vector<std::int32_t> positions_, cells_;  // [capacity], of each row in the context
+  std::vector<char> held_;                       // [n_ctx], whether a row has the cell
+  std::vector<float> mass_;                      // [parts(max_chunk), capacity], of the last call
+  std::vector<std::uint8_t> state_;              // of compact()
+  std::vector<std::int32_t> state_order_;        // [n_ctx], each held cell's place in the state
+};
+
+}  // namespace buzz
