@@ -9,6 +9,13 @@
 #define BUZZ_HOST_DEVICE
 #endif
 
+// Kernels' bodies run on the device; a plain C++ compiler takes them too, so that tests can run them on the host.
+#if defined(__CUDACC__)
+#define BUZZ_DEVICE __device__
+#else
+#define BUZZ_DEVICE
+#endif
+
 // Error paths stay out of line, so that a check costs its caller one compare.
 #if defined(__GNUC__) || defined(__clang__)
 #define BUZZ_NOINLINE __attribute__((noinline, cold))
