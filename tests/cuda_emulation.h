@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -64,15 +65,34 @@ class Block {
   std::minstd_rand random_;
 };
 
+/// Launches run at once, or, as in a capture, are kept for later with the arguments that they have now.
+struct Stream {
+  Stream(int s) : seed(s) {}  // NOLINT: of the orders
+  explicit Stream(std::vector<std::function<void()>>* g) : graph(g) {}
+  int seed = 0;
+  std::vector<std::function<void()>>* graph = nullptr;
+};
+
 /// Runs all blocks of a launch, in random order too.
 struct Launcher {
-  using Stream = int;  // the seed of the orders
+  using Stream = emulated::Stream;
   using Result = int;
   static constexpr Result success = 0, invalid = 1;
 
   template <class Kernel>
   static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
-    std::minstd_rand random(static_cast<unsigned>(stream));
+    if (stream.graph != nullptr) {
+      stream.graph->push_back([=] { run(kernel, grid, 1); });
+      return success;
+    }
+    run(kernel, grid, stream.seed);
+    return success;
+  }
+
+ private:
+  template <class Kernel>
+  static void run(const Kernel& kernel, buzz::cuda::Grid grid, int seed) {
+    std::minstd_rand random(static_cast<unsigned>(seed));
     std::vector<int> blocks(static_cast<std::size_t>(std::max(0, grid.x) * grid.y * grid.z));
     std::iota(blocks.begin(), blocks.end(), 0);
     std::shuffle(blocks.begin(), blocks.end(), random);
@@ -83,7 +103,6 @@ struct Launcher {
                   static_cast<unsigned>(random()));
       kernel(block, shared);
     }
-    return success;
   }
 };
 
