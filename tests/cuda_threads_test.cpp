@@ -134,8 +134,9 @@ void expect_the_same(const typename Policy::Options& options, const buzz::Rope& 
   batch.splits = 2;
   emulated::Twin<float, Policy> twin(shape, batch, options, rope);
   using Cache = buzz::cuda::BasicCache<float, Policy, Launcher>;
-  emulated::Memory memory(Cache::bytes(shape, batch, options, rope));
-  Cache cache(shape, batch, options, rope, memory.data());
+  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, options, rope);
+  emulated::Memory memory(bytes.cache), workspace(bytes.workspace);
+  Cache cache(shape, batch, options, rope, memory.data(), workspace.data());
   ASSERT_EQ(cache.reset(0), 0);
   oracle::Random random(1);
   int evictions = 0;

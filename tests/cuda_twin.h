@@ -35,8 +35,9 @@ struct Twin {
 
   Twin(const buzz::Shape& shape, const buzz::cuda::Batch& batch, const typename Policy::Options& options,
        const buzz::Rope& rope = {}, const buzz::cuda::AttentionOptions& attention = {})
-      : memory(Cache::bytes(shape, batch, options, rope)),
-        cache(shape, batch, options, rope, memory.data(), attention) {
+      : memory(Cache::bytes(shape, batch, options, rope).cache),
+        workspace(Cache::bytes(shape, batch, options, rope).workspace),
+        cache(shape, batch, options, rope, memory.data(), workspace.data(), attention) {
     if (cache.reset(seed()) != Launcher::success) throw 1;
   }
   int seed() { return static_cast<int>(random() % 100000); }
@@ -69,7 +70,7 @@ struct Twin {
   }
 
   std::minstd_rand random{7};
-  Memory memory;
+  Memory memory, workspace;
   Cache cache;
 };
 

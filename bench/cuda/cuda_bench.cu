@@ -93,8 +93,9 @@ struct Filled {
   Filled(int sequences, int rows, cudaStream_t stream)
       : shape{query_heads, kv_heads, dim, rows < 512 ? rows : 512},
         batch{sequences},
-        memory(Cache::bytes(shape, batch, options_for<Policy>(rows))),
-        cache(shape, batch, options_for<Policy>(rows), {}, memory.data()),
+        memory(Cache::bytes(shape, batch, options_for<Policy>(rows)).cache),
+        workspace(Cache::bytes(shape, batch, options_for<Policy>(rows)).workspace),
+        cache(shape, batch, options_for<Policy>(rows), {}, memory.data(), workspace.data()),
         q(static_cast<std::size_t>(sequences) * query_heads * dim),
         out(static_cast<std::size_t>(sequences) * query_heads * dim) {
     fill(q, static_cast<std::size_t>(sequences) * query_heads * dim);
@@ -126,7 +127,7 @@ struct Filled {
 
   buzz::Shape shape;
   cuda::Batch batch;
-  device::Array<char> memory;
+  device::Array<char> memory, workspace;
   Cache cache;
   device::Array<T> q, out;
 };
@@ -166,8 +167,9 @@ double eviction(int sequences, cudaStream_t stream) {
   using Cache = cuda::BuzzCache<T, cuda::Beehive>;
   const buzz::Shape shape{32, 32, dim, 565};
   const cuda::Batch batch{sequences};
-  const device::Array<char> memory(Cache::bytes(shape, batch, {}));
-  Cache cache(shape, batch, {}, {}, memory.data());
+  const device::Array<char> memory(Cache::bytes(shape, batch, {}).cache);
+  const device::Array<char> workspace(Cache::bytes(shape, batch, {}).workspace);
+  Cache cache(shape, batch, {}, {}, memory.data(), workspace.data());
   const std::size_t size = static_cast<std::size_t>(sequences) * 565 * 32 * dim;
   const device::Array<T> k(size), v(size);
   fill(k, size);

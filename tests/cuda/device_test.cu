@@ -36,8 +36,9 @@ struct Twin {
   using Cache = cuda::BuzzCache<T, Policy>;
   Twin(const host::Sizes& s, int sequences, const buzz::Rope& rope = {})
       : shape{s.query_heads, s.kv_heads, s.head_dim, s.max_chunk},
-        memory(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope)),
-        cache(shape, batch(sequences), options<Policy>(s), rope, memory.data()) {
+        memory(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).cache),
+        workspace(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).workspace),
+        cache(shape, batch(sequences), options<Policy>(s), rope, memory.data(), workspace.data()) {
     BUZZ_MUST(cache.reset(nullptr));
   }
   static cuda::Batch batch(int sequences) {
@@ -51,7 +52,7 @@ struct Twin {
   }
 
   buzz::Shape shape;
-  device::Array<char> memory;
+  device::Array<char> memory, workspace;
   Cache cache;
 };
 

@@ -31,7 +31,7 @@ struct Call {
 /// buzz::BuzzCache on the device: the KV cache of one attention layer of several sequences, each with its own lengths,
 /// in device memory that the caller owns.
 ///
-///     BuzzCache<__half> cache(shape, batch, options, rope, memory);  // memory: bytes(...) on the device
+///     BuzzCache<__half> cache(shape, batch, options, rope, memory, workspace);  // bytes(...) of them
 ///     cache.reset(stream);
 ///     cache.attend(q, k, v, out, call, stream);  // append, attend over all rows, observe, evict when due
 ///
@@ -50,23 +50,23 @@ class BasicCache {
   using Score = typename Policy::Score;
   using Rule = typename Policy::Rule;
 
-  /// Device memory of such a cache, workspace included. Errors: as the constructor.
-  static std::size_t bytes(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope = {}) {
-    return BasicCache(shape, batch, options, rope, nullptr).buffers_.bytes;
+  /// Device memory of such a cache. Errors: as the constructor.
+  static Bytes bytes(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope = {}) {
+    return BasicCache(shape, batch, options, rope, nullptr, nullptr).buffers_.bytes;
   }
 
-  /// memory: bytes() bytes on the device, aligned to 256; it has to outlive the cache. Errors, as exceptions that name
-  /// the field: what Shape, Options, Rope do not allow; head_dim that is no multiple of 16 bytes or over 256; keys that
-  /// would have to be stored raw; max_rollback, which the device does not have.
+  /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
+  /// that name the field: what Shape, Options, Rope do not allow; head_dim that is no multiple of 16 bytes or over 256;
+  /// keys that would have to be stored raw; max_rollback, which the device does not have.
   BasicCache(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope, void* memory,
-             const AttentionOptions& attention = {})
+             void* workspace, const AttentionOptions& attention = {})
       : shape_((buzz::check(shape), check(shape, batch), shape)),
         batch_(batch),
         options_(options),
         rotation_(rope, shape.head_dim),
         capacity_(options.most_rows(shape.max_chunk)),
         rule_(rule_of(options)),
-        buffers_(memory, shape, batch, capacity_, rotation_.dims(), Score::needs_mass, Score::needs_rows),
+        buffers_(memory, workspace, shape, batch, capacity_, rotation_.dims(), Score::needs_mass, Score::needs_rows),
         lengths_(static_cast<std::size_t>(batch.sequences)) {
     if (rotation_.compact()) {
       require_range("capacity", capacity_, 1, rope.max_position);
