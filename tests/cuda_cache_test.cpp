@@ -44,9 +44,6 @@ void set(buzz::DiversityOptions& o, Random& random) {
     o.unlike = random.of({buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance});
 }
 
-template <class Score>
-constexpr bool is_mass = std::is_base_of<buzz::MassOptions, Score>::value;
-
 struct Ran {
   int evictions = 0;
 };

@@ -29,7 +29,8 @@ class Block {
     std::vector<V> values_;
   };
 
-  Block(int x, int y, int z, int threads, unsigned seed) : x_(x), y_(y), z_(z), order_(threads), random_(seed) {
+  Block(int x, int y, int z, int threads, unsigned seed)
+      : x_(x), y_(y), z_(z), order_(static_cast<std::size_t>(threads)), random_(seed) {
     std::iota(order_.begin(), order_.end(), 0);
   }
   int x() const { return x_; }
