@@ -4,6 +4,9 @@ include(CMakePackageConfigHelpers)
 set(buzz_package_dir ${CMAKE_INSTALL_DATADIR}/cmake/buzz)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 install(TARGETS buzz EXPORT buzz)
+if(BUZZ_CUDA)
+  install(TARGETS buzz_cuda EXPORT buzz)
+endif()
 install(EXPORT buzz NAMESPACE buzz:: FILE buzzTargets.cmake DESTINATION ${buzz_package_dir})
 
 # While the major version is 0, a new minor version may break callers.

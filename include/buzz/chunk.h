@@ -40,18 +40,33 @@ BUZZ_HOST_DEVICE constexpr int pick(const float* worth, int count, int keep, int
   return written;
 }
 
+/// Chunk c of pick_of_chunks(), which writes it at out + c * keep: chunks can be picked in any order.
+BUZZ_HOST_DEVICE constexpr int pick_chunk(const float* worth, int count, long long chunk, int keep, int c, int offset,
+                                          std::int32_t* out) {
+  const int begin = static_cast<int>(c * chunk);
+  const int length = count - begin < chunk ? count - begin : static_cast<int>(chunk);
+  const long long share = static_cast<long long>(length) * keep;
+  return pick(worth + begin, length, static_cast<int>((share - 1) / chunk + 1), offset + begin, out);
+}
+
+/// Rows that `count` rows leave: ceil(count * keep / chunk).
+BUZZ_HOST_DEVICE constexpr int left_of_chunks(int count, long long chunk, int keep) {
+  return count == 0 ? 0 : static_cast<int>((static_cast<long long>(count) * keep - 1) / chunk + 1);
+}
+
+/// How many chunks `count` rows are cut into.
+BUZZ_HOST_DEVICE constexpr int chunks_of(int count, long long chunk) {
+  return count == 0 ? 0 : static_cast<int>((count - 1) / chunk) + 1;
+}
+
 /// Cuts worth[0..count) into chunks of `chunk` rows and writes the `keep` heaviest of each, ascending; the last, of r
 /// rows, leaves its ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk), whatever
 /// the worths are. O(count * chunk), O(count) where one row of each chunk stays.
 BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, long long chunk, int keep,
                                               std::int32_t* out) {
   int written = 0;
-  for (int begin = 0; begin < count;) {
-    const int length = count - begin < chunk ? count - begin : static_cast<int>(chunk);
-    const long long share = static_cast<long long>(length) * keep;
-    written += pick(worth + begin, length, static_cast<int>((share - 1) / chunk + 1), begin, out + written);
-    begin += length;
-  }
+  for (int c = 0; c < chunks_of(count, chunk); ++c)
+    written += pick_chunk(worth, count, chunk, keep, c, 0, out + written);
   return written;
 }
 

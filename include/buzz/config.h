@@ -9,6 +9,15 @@
 #define BUZZ_HOST_DEVICE
 #endif
 
+// Kernels' bodies run on the device; a plain C++ compiler takes them too, so that tests can run them on the host.
+#if defined(__CUDACC__)
+#define BUZZ_DEVICE __device__
+#define BUZZ_UNROLL _Pragma("unroll")
+#else
+#define BUZZ_DEVICE
+#define BUZZ_UNROLL
+#endif
+
 // Error paths stay out of line, so that a check costs its caller one compare.
 #if defined(__GNUC__) || defined(__clang__)
 #define BUZZ_NOINLINE __attribute__((noinline, cold))

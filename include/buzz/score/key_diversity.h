@@ -5,17 +5,10 @@
 #include <vector>
 
 #include "buzz/keep.h"
+#include "buzz/score/kinds.h"
 #include "buzz/score/row_sums.h"
 
 namespace buzz {
-
-/// How a key is unlike the others. cosine: minus its cosine with the mean key. direction: minus its cosine with the
-/// mean of the keys' directions, so that long keys do not count for more (KeyDiff, arXiv 2504.15364). distance: from
-/// the mean key, in the keys' own units.
-enum class Unlike { cosine, direction, distance };
-
-/// Which rows the mean is over: all of the cache, or those between sink and window.
-enum class MeanOver { all, middle };
 
 /// Score: how unlike the mean of its head's keys, as stored, a row's key is: what is unlike the rest is worth keeping.
 /// It needs no attention probabilities, so it works beside flash attention. The cosine of a zero key or a zero mean is
@@ -23,10 +16,7 @@ enum class MeanOver { all, middle };
 /// oldest rows.
 class KeyDiversity {
  public:
-  struct Options {
-    Unlike unlike = Unlike::cosine;
-    MeanOver mean_over = MeanOver::all;
-  };
+  using Options = DiversityOptions;
   static constexpr int code = 3;            // in saved files
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;

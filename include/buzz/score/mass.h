@@ -3,38 +3,24 @@
 #include <Eigen/Core>
 #include <cmath>
 #include <limits>
-#include <string>
 
-#include "buzz/error.h"
 #include "buzz/score/column_sums.h"
+#include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"
 
 namespace buzz {
-
-/// How column sums make a row's score, where a query's column sum is what all heads of a group gave the row.
-/// accumulated: the sum of all (BUZZ, section 3.2; H2O). latest: of the last call's queries (the authors' `fast`).
-/// mean: accumulated over the number of tokens since the row's own, so that an old row has no head start. newest: the
-/// last query's alone (TOVA). largest: the largest that one query gave. decayed: the sum of all, each query's
-/// multiplied by `decay` at each later query. Where a part of observe_mass() holds several queries, their sum counts as
-/// one query's.
-enum class MassKind { accumulated, latest, mean, newest, largest, decayed };
 
 /// Score: the attention probability that a row received, summed over the queries that saw it and over the query heads
 /// of its group (ColumnSums). float32 whatever the cache's type is.
 class Mass {
  public:
-  struct Options {
-    MassKind mass = MassKind::accumulated;
-    float decay = 0.95f;  // of MassKind::decayed alone; above 0 and below 1
-  };
+  using Options = MassOptions;
   static constexpr int code = 1;             // in saved files
   static constexpr bool remembers = true;    // has scores between calls: scores(), target()
   static constexpr bool needs_mass = true;   // observe() has to be fed
   static constexpr bool needs_rows = false;  // select() does without K and V
 
-  static void check(const Options& o) {
-    if (!(o.decay > 0 && o.decay < 1)) fail("decay", std::to_string(o.decay), "above 0 and below 1");
-  }
+  static void check(const Options& o) { buzz::check(o); }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
     a.same("mass", static_cast<int>(o.mass));

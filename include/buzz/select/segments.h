@@ -2,15 +2,10 @@
 
 #include <algorithm>
 
-#include "buzz/chunk.h"
 #include "buzz/error.h"
+#include "buzz/thin.h"
 
 namespace buzz {
-
-/// What becomes of the hive when it is thinned. first: every hive_stride-th row from the oldest, whatever the scores
-/// (the paper's). heaviest: the best of each hive chunk. together: hive and fresh rows are one stretch, cut into chunks
-/// of keep * stride rows.
-enum class HiveRule { first, heaviest, together };
 
 /// until_bounded: passes repeat until the hive is within the threshold, so that a long prompt is bounded at once.
 /// single: one pass an eviction, as the authors' code; the bound is then 2 * (max_chunk + 1) rows where that is more.
@@ -86,13 +81,22 @@ class Segments {
     a.same("hive", static_cast<int>(o.hive));
     a.same("passes", static_cast<int>(o.passes));
   }
-  explicit Segments(const Options& o)
-      : o_(o),
-        hive_stride_(o.hive_stride != 0 ? o.hive_stride
-                     : o.chunk != 0     ? (std::max)(2, static_cast<int>((o.chunk - 1) / (2LL * o.keep)) + 1)
-                                        : default_hive_stride(o.stride)) {}
+  /// What options that check() takes come to.
+  static Thin thin(const Options& o) {
+    Thin t;
+    t.threshold = o.threshold;
+    t.chunk = o.chunk != 0 ? o.chunk : static_cast<long long>(o.keep) * o.stride;
+    t.keep = o.keep;
+    t.hive_stride = o.hive_stride != 0 ? o.hive_stride
+                    : o.chunk != 0     ? (std::max)(2, static_cast<int>((o.chunk - 1) / (2LL * o.keep)) + 1)
+                                       : default_hive_stride(o.stride);
+    t.hive = o.hive;
+    t.repeats = o.passes == Passes::until_bounded;
+    return t;
+  }
+  explicit Segments(const Options& o) : thin_(thin(o)) {}
 
-  bool due(const Regions& r) const { return r.middle() > o_.threshold; }
+  bool due(const Regions& r) const { return thin_.due(r.middle()); }
   /// Most rows between sink and window, a call of max_chunk tokens included.
   static long long bound(const Options& o, int max_chunk) {
     const long long once = static_cast<long long>(o.threshold) + max_chunk;
@@ -104,17 +108,17 @@ class Segments {
     if (o.passes == Passes::until_bounded) return o.threshold + 1 - least_to_shrink(o);
     return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
   }
-  bool again(int middle) const { return o_.passes == Passes::until_bounded && middle > o_.threshold; }
-  /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
-  int forgotten(int hive) const { return o_.hive == HiveRule::first ? chunks(hive, hive_stride_) : -1; }
+  bool again(int middle) const { return thin_.again(middle); }
+  int forgotten(int hive) const { return thin_.forgotten(hive); }
 
   /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
   /// more): writes the kept indices, ascending, and returns how many.
   int pass(const float* worth, int hive, int fresh, int, std::int32_t* out) const {
-    if (o_.hive == HiveRule::together) return pick_fresh(worth, hive + fresh, out);
-    const int kept = o_.hive == HiveRule::first ? pick_every(hive, hive_stride_, out)
-                                                : pick_chunks(worth, hive, hive_stride_, o_.keep, out);
-    const int added = pick_fresh(worth + hive, fresh, out + kept);
+    const Thin& t = thin_;
+    if (t.hive == HiveRule::together) return pick_of_chunks(worth, hive + fresh, t.chunk, t.keep, out);
+    const int kept = t.hive == HiveRule::first ? pick_every(hive, t.hive_stride, out)
+                                               : pick_of_chunks(worth, hive, t.hive_chunk(), t.keep, out);
+    const int added = pick_of_chunks(worth + hive, fresh, t.chunk, t.keep, out + kept);
     for (int i = kept; i < kept + added; ++i) out[i] += hive;
     return kept + added;
   }
@@ -124,13 +128,7 @@ class Segments {
   static int least_to_shrink(const Options& o) {
     return o.chunk != 0 && o.hive == HiveRule::together ? chunks(o.chunk, o.chunk - o.keep) : 2;
   }
-  int pick_fresh(const float* worth, int count, std::int32_t* out) const {
-    return o_.chunk != 0 ? pick_of_chunks(worth, count, o_.chunk, o_.keep, out)
-                         : pick_chunks(worth, count, o_.stride, o_.keep, out);
-  }
-
-  Options o_;
-  int hive_stride_;
+  Thin thin_;
 };
 
 }  // namespace buzz

@@ -1,0 +1,234 @@
+#pragma once
+
+#include <cmath>
+
+#include "buzz/cuda/block.cuh"
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/cuda/rotate.cuh"
+#include "buzz/cuda/score.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
+/// of each split the largest logit and the sum of exp(logit - largest). A split without rows: -inf and 0.
+struct Partial {
+  float* out = nullptr;     // [sequences, query_heads, tokens, splits, head_dim]
+  float* top = nullptr;     // [sequences, query_heads, tokens, splits]
+  float* sum = nullptr;     // the same
+  float* logits = nullptr;  // [sequences, query_heads, tokens, capacity]; null: not wanted
+  int splits = 1;
+
+  /// The index of a query row of `tokens` in all but logits, where it is of [.., capacity].
+  BUZZ_DEVICE long long row(int s, int query_heads, int head, int tokens, int token) const {
+    return (static_cast<long long>(s) * query_heads + head) * tokens + token;
+  }
+};
+
+/// Softmax attention of a call's queries over a part of the cached rows, in one pass (Milakov and Gimelshein, arXiv
+/// 1805.02867), split over rows as in Flash-Decoding. A block takes `queries` query rows of one KV head, so that they
+/// share the loads: grid (splits * ceil(tokens * group / queries), kv_heads, sequences). Sixteen lanes read a row,
+/// `packs` packs of 16 bytes each. Rows past the end are never read, nor is a row that a query does not see multiplied
+/// by 0: there could be a NaN in it. O(tokens * query_heads * rows * head_dim).
+template <class T, int packs, int queries>
+struct Attend {
+  static constexpr int threads = 128, lanes = 16, groups = threads / lanes, unroll = 4, step = groups * unroll;
+  static constexpr int values = packs * Pack<T>::size, dims = lanes * values;  // most of a lane, and of a row
+  struct Shared {
+    float top[groups][queries], sum[groups][queries];
+    float out[groups][queries][dims];
+  };
+  /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`, which is its lane's part.
+  struct Lane {
+    float query[queries][values], out[queries][values];
+    float top[queries], sum[queries];
+    float logits[unroll * queries];
+  };
+
+  Tensor<const T> q;             // [sequences, tokens, query_heads, head_dim]
+  Tensor<const T> keys, cached;  // [sequences, kv_heads, capacity, head_dim]; cached: the values
+  Tensor<T> out;                 // as q, where there is one split
+  float* lse = nullptr;          // [sequences, tokens, query_heads], where there is one split; null: not wanted
+  Partial partial;
+  const float* angles = nullptr;  // [sequences, max_chunk, turning.dims]
+  const State* states = nullptr;
+  Turning turning;
+  LogitScale scale;
+  Queries call;
+  int kv_heads, head_dim, capacity, max_chunk;
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
+    const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;
+    const int head = block.y(), s = block.z(), rows = states[s].now.rows;
+    const int here = call.count() - first < queries ? call.count() - first : queries;
+    // No row past what the block's last query sees; the splits share those rows in whole steps.
+    const int visible = call.seen(first + here - 1, rows);
+    const int part = ((visible - 1) / (step * partial.splits) + 1) * step;
+    const int begin = split * part, end = visible - begin < part ? visible : begin + part;
+
+    typename Block::template Private<Lane> lane(block);
+    block.alone([&](int t) { start(lane[t], t % lanes, s, head, first, here, rows); });
+    for (int r = begin; r < end; r += step) {
+      block.alone([&](int t) { dots(lane[t], t % lanes, s, head, r + t / lanes, end); });
+      block.template add_lanes<lanes>(lane, &Lane::logits);
+      block.alone([&](int t) { add(lane[t], t % lanes, s, head, first, here, rows, r + t / lanes, end); });
+    }
+    block.phase([&](int t) {
+      const Lane& l = lane[t];
+      const int g = t / lanes;
+      BUZZ_UNROLL
+      for (int i = 0; i < queries; ++i) {
+        if (t % lanes == 0) shared.top[g][i] = l.top[i], shared.sum[g][i] = l.sum[i];
+        BUZZ_UNROLL
+        for (int j = 0; j < values; ++j) shared.out[g][i][element(t % lanes, j)] = l.out[i][j];
+      }
+    });
+    block.alone([&](int t) {
+      for (int i = 0; i < here; ++i) finish(shared, t, s, head, first + i, i, split);
+    });
+  }
+
+ private:
+  /// A lane's value j is this element of a row.
+  static BUZZ_DEVICE int element(int lane, int j) {
+    return (j / Pack<T>::size * lanes + lane) * Pack<T>::size + j % Pack<T>::size;
+  }
+
+  BUZZ_DEVICE void start(Lane& l, int lane, int s, int head, int first, int here, int rows) const {
+    BUZZ_UNROLL
+    for (int i = 0; i < queries; ++i) {
+      l.top[i] = -INFINITY;
+      l.sum[i] = 0;
+      const bool some = i < here;
+      const int token = some ? call.token(first + i) : 0;
+      const T* row = q.row(s, token, some ? call.head(head, first + i) : 0);
+      const float* turn = angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
+      const float sharpness = some ? scale.of(call.seen(first + i, rows)) : 0;
+      BUZZ_UNROLL
+      for (int j = 0; j < values; ++j) {
+        const int d = element(lane, j);
+        l.query[i][j] = some && d < head_dim ? sharpness * turning.turned(row, turn, d) : 0;
+        l.out[i][j] = 0;
+      }
+    }
+  }
+
+  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
+  BUZZ_DEVICE void load(const Tensor<const T>& from, int lane, int s, int head, int r, int end,
+                        Pack<T> (&to)[unroll][packs]) const {
+    BUZZ_UNROLL
+    for (int u = 0; u < unroll; ++u) {
+      BUZZ_UNROLL
+      for (int p = 0; p < packs; ++p) {
+        const int d = element(lane, p * Pack<T>::size);
+        if (r + u * groups < end && d < head_dim)
+          to[u][p] = *reinterpret_cast<const Pack<T>*>(from.row(s, head, r + u * groups) + d);
+      }
+    }
+  }
+
+  /// The lane's part of those rows' logits.
+  BUZZ_DEVICE void dots(Lane& l, int lane, int s, int head, int r, int end) const {
+    Pack<T> rows[unroll][packs];
+    load(keys, lane, s, head, r, end, rows);
+    BUZZ_UNROLL
+    for (int u = 0; u < unroll; ++u) {
+      BUZZ_UNROLL
+      for (int i = 0; i < queries; ++i) l.logits[u * queries + i] = 0;
+      BUZZ_UNROLL
+      for (int p = 0; p < packs; ++p) {
+        if (r + u * groups >= end || element(lane, p * Pack<T>::size) >= head_dim) continue;
+        BUZZ_UNROLL
+        for (int e = 0; e < Pack<T>::size; ++e) {
+          const float key = to_float(rows[u][p].values[e]);
+          BUZZ_UNROLL
+          for (int i = 0; i < queries; ++i) l.logits[u * queries + i] += l.query[i][p * Pack<T>::size + e] * key;
+        }
+      }
+    }
+  }
+
+  /// Takes those rows into the softmax and the weighted sum of the values.
+  BUZZ_DEVICE void add(Lane& l, int lane, int s, int head, int first, int here, int rows, int r, int end) const {
+    Pack<T> held[unroll][packs];
+    load(cached, lane, s, head, r, end, held);
+    BUZZ_UNROLL
+    for (int i = 0; i < queries; ++i) {
+      const int seen = i < here ? call.seen(first + i, rows) : 0;
+      float top = l.top[i];
+      BUZZ_UNROLL
+      for (int u = 0; u < unroll; ++u) {
+        const int row = r + u * groups;
+        if (row >= end || row >= seen) continue;
+        const float logit = l.logits[u * queries + i];
+        if (logit > top) top = logit;
+        if (partial.logits != nullptr && lane == (u * queries + i) % lanes) logits_of(s, head, first + i)[row] = logit;
+      }
+      // Equal infinities: before the first row, whose sum of 0 stays.
+      const float before = l.top[i] == top ? 1 : ::expf(l.top[i] - top);
+      l.top[i] = top;
+      l.sum[i] *= before;
+      BUZZ_UNROLL
+      for (int j = 0; j < values; ++j) l.out[i][j] *= before;
+      BUZZ_UNROLL
+      for (int u = 0; u < unroll; ++u) {
+        const int row = r + u * groups;
+        if (row >= end || row >= seen) continue;
+        float& p = l.logits[u * queries + i];
+        p = p == -INFINITY ? 0 : ::expf(p - top);
+        l.sum[i] += p;
+      }
+    }
+    BUZZ_UNROLL
+    for (int u = 0; u < unroll; ++u) {
+      const int row = r + u * groups;
+      BUZZ_UNROLL
+      for (int p = 0; p < packs; ++p) {
+        if (row >= end || element(lane, p * Pack<T>::size) >= head_dim) continue;
+        BUZZ_UNROLL
+        for (int i = 0; i < queries; ++i) {
+          if (i >= here || row >= call.seen(first + i, rows)) continue;
+          BUZZ_UNROLL
+          for (int e = 0; e < Pack<T>::size; ++e)
+            l.out[i][p * Pack<T>::size + e] += l.logits[u * queries + i] * to_float(held[u][p].values[e]);
+        }
+      }
+    }
+  }
+
+  /// The groups' parts of query row i become the split's, or the output.
+  BUZZ_DEVICE void finish(const Shared& shared, int t, int s, int head, int i, int slot, int split) const {
+    float top = -INFINITY, sum = 0, weights[groups];
+    for (int g = 0; g < groups; ++g)
+      if (shared.top[g][slot] > top) top = shared.top[g][slot];
+    for (int g = 0; g < groups; ++g) {
+      const float its = shared.top[g][slot];
+      weights[g] = its == top ? 1 : ::expf(its - top);
+      sum += weights[g] * shared.sum[g][slot];
+    }
+    const int query_head = call.head(head, i), token = call.token(i);
+    const long long at = partial.row(s, kv_heads * call.group, query_head, call.tokens, token) * partial.splits + split;
+    for (int d = t; d < head_dim; d += threads) {
+      float x = 0;
+      for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
+      if (partial.splits == 1)
+        out.row(s, token, query_head)[d] = from_float<T>(x / sum);
+      else
+        partial.out[at * head_dim + d] = x;
+    }
+    if (t != 0) return;
+    partial.top[at] = top;
+    partial.sum[at] = sum;
+    if (lse != nullptr && partial.splits == 1)
+      lse[(static_cast<long long>(s) * call.tokens + token) * kv_heads * call.group + query_head] = top + ::logf(sum);
+  }
+
+  BUZZ_DEVICE float* logits_of(int s, int head, int i) const {
+    return partial.logits +
+           partial.row(s, kv_heads * call.group, call.head(head, i), call.tokens, call.token(i)) * capacity;
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "buzz/config.h"
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#endif
+
+namespace buzz {
+namespace cuda {
+
+/// How many blocks a kernel is launched with.
+struct Grid {
+  int x = 1, y = 1, z = 1;
+};
+
+// A kernel is a struct of its arguments with `static constexpr int threads`, a struct Shared (its shared memory) and
+//
+//     template <class Block> BUZZ_DEVICE void operator()(Block& block, Shared& shared) const;
+//
+// whose body is a sequence of phases. On the device a Block is this thread's part of the block; the tests have another
+// (tests/cuda_emulation.h), which runs a phase for all threads, in any order, before the next begins: so the same body
+// runs on the host. What a thread knows from one phase to the next is in a Private.
+
+#if defined(__CUDACC__)
+
+class Block {
+ public:
+  /// A value of each thread's own, in its registers; threads take it by their index.
+  template <class V>
+  class Private {
+   public:
+    explicit __device__ Private(const Block&) {}
+    __device__ V& operator[](int) { return value_; }
+
+   private:
+    V value_;
+  };
+
+  __device__ int x() const { return static_cast<int>(blockIdx.x); }
+  __device__ int y() const { return static_cast<int>(blockIdx.y); }
+  __device__ int z() const { return static_cast<int>(blockIdx.z); }
+
+  /// Calls f(thread) for each thread; what it writes is seen by all in the next phase.
+  template <class F>
+  __device__ void phase(F&& f) {
+    f(static_cast<int>(threadIdx.x));
+    __syncthreads();
+  }
+  /// The same where no thread of the block reads what another has written.
+  template <class F>
+  __device__ void alone(F&& f) {
+    f(static_cast<int>(threadIdx.x));
+  }
+  /// Gives each of a thread's values the sum over the `lanes` (a power of two up to 32) threads around it.
+  template <int lanes, class V, class X, int n>
+  __device__ void add_lanes(Private<V>& threads, X (V::*values)[n]) {
+    X(&x)[n] = threads[0].*values;
+    BUZZ_UNROLL
+    for (int i = 0; i < n; ++i) BUZZ_UNROLL
+    for (int offset = lanes / 2; offset > 0; offset /= 2) x[i] += __shfl_xor_sync(0xffffffffu, x[i], offset);
+  }
+  /// Adds to a counter that several threads of a phase add to.
+  __device__ void add(int* counter, int n) { atomicAdd(counter, n); }
+};
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads) run(Kernel kernel) {
+  __shared__ typename Kernel::Shared shared;
+  Block block;
+  kernel(block, shared);
+}
+
+/// Launches kernels on a stream, and nothing else: no allocation, no synchronisation.
+struct Launcher {
+  using Stream = cudaStream_t;
+  using Result = cudaError_t;
+  static constexpr Result success = cudaSuccess, invalid = cudaErrorInvalidValue;
+
+  template <class Kernel>
+  static Result launch(const Kernel& kernel, Grid grid, Stream stream) {
+    if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return success;
+    run<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z)),
+          Kernel::threads, 0, stream>>>(kernel);
+    return cudaGetLastError();
+  }
+};
+
+#endif
+
+/// Each thread's number becomes the sum of those of the threads before it; returns the sum of all, to all. `a` and `b`
+/// are [threads] of shared memory. The threads' numbers are in a; the result is in a.
+template <int threads, class Block>
+BUZZ_DEVICE int scan(Block& block, int* a, int* b) {
+  for (int distance = 1; distance < threads; distance *= 2) {
+    block.phase([&](int t) { b[t] = t < distance ? a[t] : a[t] + a[t - distance]; });
+    block.phase([&](int t) { a[t] = b[t]; });
+  }
+  block.phase([&](int t) { b[t] = t == 0 ? 0 : a[t - 1]; });
+  const int total = a[threads - 1];
+  block.phase([&](int) {});  // all have read the total
+  block.phase([&](int t) { a[t] = b[t]; });
+  return total;
+}
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+
+#include "buzz/cuda/attend.cuh"
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/shape.h"
+
+namespace buzz {
+namespace cuda {
+
+/// What a cache of several sequences needs beside its options.
+struct Batch {
+  int sequences = 1;  // most that live at once
+  /// Calls of up to so many tokens leave their logits for the scores; longer ones make them again from the keys and the
+  /// log-sum-exps. A float each, for every query head and row of a sequence.
+  int kept_logits = 1;
+  /// Into how many parts the rows of a call of few tokens are split, so that all of the card has work; 0: as many as
+  /// make 512 blocks, with 64 rows each at least.
+  int splits = 0;
+};
+
+/// Device memory in bytes: a layer's own, and room to work in, which layers whose steps come one after the other on a
+/// stream can share.
+struct Bytes {
+  std::size_t cache = 0, workspace = 0;
+};
+
+/// Where it is: [..] as written, nothing between but padding to 256 bytes.
+template <class T>
+struct Buffers {
+  static constexpr int few_tokens = 16;  // of a call that is split over rows
+
+  // The cache.
+  T *keys, *values;         // [sequences, kv_heads, capacity, head_dim]
+  float* scores;            // [sequences, kv_heads, capacity]
+  std::int32_t* positions;  // the same
+  std::int32_t* kept;       // the same
+  State* states;            // [sequences]
+  double* frequencies;      // [dims / 2]
+  // The workspace.
+  float* worth;         // [2, sequences, kv_heads, capacity]
+  std::int32_t* picks;  // the same
+  float* diversity;     // [sequences, kv_heads, capacity], where the score looks at keys
+  double* norms;        // the same
+  float* angles;        // [sequences, max_chunk, dims]
+  float* lse;           // [sequences, max_chunk, query_heads], where the score is mass
+  Partial partial;      // of calls of up to few_tokens tokens; top and sum of longer ones, unsplit
+  Bytes bytes;
+
+  /// cache, workspace: 256-byte aligned, or null to count the bytes.
+  Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims, bool mass,
+          bool rows) {
+    const std::size_t sequences = count(batch.sequences), per_head = sequences * count(shape.kv_heads);
+    const std::size_t cached = per_head * count(capacity), query_heads = sequences * count(shape.query_heads);
+    partial.splits = batch.splits != 0 ? batch.splits : usual_splits(shape, batch, capacity);
+    const auto own = [&](auto** pointer, std::size_t n) { take(cache, &bytes.cache, pointer, n); };
+    own(&keys, cached * count(shape.head_dim));
+    own(&values, cached * count(shape.head_dim));
+    own(&scores, cached);
+    own(&positions, cached);
+    own(&kept, cached);
+    own(&states, sequences);
+    own(&frequencies, count(dims / 2));
+    const auto room = [&](auto** pointer, std::size_t n) { take(workspace, &bytes.workspace, pointer, n); };
+    room(&worth, 2 * cached);
+    room(&picks, 2 * cached);
+    room(&diversity, rows ? cached : 0);
+    room(&norms, rows ? cached : 0);
+    room(&angles, sequences * count(shape.max_chunk) * count(dims));
+    room(&lse, mass ? query_heads * count(shape.max_chunk) : 0);
+    const std::size_t parts = count(few(shape)) * count(partial.splits), most = count(shape.max_chunk);
+    room(&partial.out, partial.splits == 1 ? 0 : query_heads * parts * count(shape.head_dim));
+    room(&partial.top, query_heads * (parts < most ? most : parts));
+    room(&partial.sum, query_heads * (parts < most ? most : parts));
+    room(&partial.logits, mass ? query_heads * count(batch.kept_logits) * count(capacity) : 0);
+  }
+
+  static int few(const Shape& shape) { return shape.max_chunk < few_tokens ? shape.max_chunk : few_tokens; }
+
+ private:
+  static std::size_t count(int n) { return static_cast<std::size_t>(n); }
+  static int usual_splits(const Shape& shape, const Batch& batch, int capacity) {
+    const long long blocks = static_cast<long long>(batch.sequences) * shape.kv_heads;
+    const long long wanted = (512 - 1) / blocks + 1, most = (capacity - 1) / 64 + 1;
+    return static_cast<int>(wanted < most ? wanted : most);
+  }
+
+  template <class V>
+  static void take(void* base, std::size_t* used, V** pointer, std::size_t n) {
+    *pointer = n == 0 || base == nullptr ? nullptr : reinterpret_cast<V*>(static_cast<char*>(base) + *used);
+    *used += (n * sizeof(V) + 255) / 256 * 256;
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

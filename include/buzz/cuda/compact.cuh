@@ -1,0 +1,134 @@
+#pragma once
+
+#include "buzz/cuda/block.cuh"
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/cuda/rotate.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// Moves the kept rows of K and V, their scores and their positions to the front, in place, and ends the step: grid
+/// (2 * slices() + 1, kv_heads, sequences). Rows past the kept ones are left as they are. O(moved bytes).
+///
+/// No two blocks touch the same bytes: a block owns a slice of the columns of one head of one tensor. Within it kept
+/// row i moves to i from kept[i] >= i, tile after tile, ascending: a tile's rows are all in registers before the first
+/// is stored, and its stores end before the first row that a later tile reads, since that is not before its own place.
+template <class T, class Rule>
+struct Compact {
+  static constexpr int threads = 256, columns = 4, rows_at_once = threads / columns, unroll = 4;
+  struct Shared {};
+
+  Tensor<T> keys, values;    // [sequences, kv_heads, capacity, head_dim]
+  float* scores;             // [sequences, kv_heads, capacity]
+  std::int32_t* positions;   // the same
+  const std::int32_t* kept;  // [sequences, lists, capacity]
+  State* states;
+  Protect protect;
+  Rule rule;
+  int kv_heads, lists, head_dim, capacity;
+
+  BUZZ_HOST_DEVICE int packs() const { return head_dim / Pack<T>::size; }
+  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared&) const {
+    const int head = block.y(), s = block.z(), part = block.x();
+    const Lengths now = states[s].now, then = evicted(now, protect, rule);
+    const bool last = part == 2 * slices();
+    if (last && head == 0)
+      block.alone([&](int t) {
+        if (t == 0) states[s].then = then;
+      });
+    const Regions r = now.regions(protect);
+    if (!rule.due(r.middle())) return;
+    const std::int32_t* from = kept + (static_cast<long long>(s) * lists + (lists == 1 ? 0 : head)) * capacity;
+    if (!last) {
+      const Tensor<T>& rows = part < slices() ? keys : values;
+      const int first = part % slices() * columns, width = packs() - first < columns ? packs() - first : columns;
+      // The sink stays where it is.
+      move<columns>(block, from, r.sink, then.rows, width, rows.row(s, head, 0) + first * Pack<T>::size, rows.inner,
+                    Pack<T>());
+      return;
+    }
+    const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity;
+    move<1>(block, from, r.sink, then.rows, 1, scores + at, 1, 0.f);
+    move<1>(block, from, r.sink, then.rows, 1, positions + at, 1, std::int32_t());
+    const int forgotten = rule.forgotten(r.hive, r.fresh);
+    if (forgotten >= 0)
+      block.phase([&](int t) {
+        for (int i = t; i < r.sink + forgotten; i += threads) scores[at + i] = 0;
+      });
+  }
+
+ private:
+  /// Rows [begin, end) of `width` units each, the first at `data`, `stride` values apart; `wide` columns of threads.
+  template <int wide, class Block, class V, class Unit>
+  BUZZ_DEVICE void move(Block& block, const std::int32_t* from, int begin, int end, int width, V* data,
+                        long long stride, Unit) const {
+    constexpr int high = threads / wide, tile = high * unroll;
+    struct Units {
+      Unit units[unroll];
+    };
+    typename Block::template Private<Units> held(block);
+    const auto unit = [&](int row, int t) { return reinterpret_cast<Unit*>(data + row * stride) + t % wide; };
+    for (int first = begin; first < end; first += tile) {
+      block.phase([&](int t) {
+        for (int u = 0; u < unroll; ++u) {
+          const int row = first + u * high + t / wide;
+          if (row < end && t % wide < width) held[t].units[u] = *unit(from[row], t);
+        }
+      });
+      // The next tile may be loaded while this one is stored.
+      block.alone([&](int t) {
+        for (int u = 0; u < unroll; ++u) {
+          const int row = first + u * high + t / wide;
+          if (row < end && t % wide < width) *unit(row, t) = held[t].units[u];
+        }
+      });
+    }
+    block.phase([&](int) {});
+  }
+};
+
+/// After Compact, in compact positions: rotates each key that moved on by the distance of its move, in place, in float,
+/// rounded once. A thread a pair of elements: grid (blocks(), kv_heads, sequences). O(moved rows * dims).
+template <class T, class Rule>
+struct Rerotate {
+  static constexpr int threads = 128;
+  struct Shared {};
+
+  Tensor<T> keys;            // [sequences, kv_heads, capacity, head_dim]
+  const std::int32_t* kept;  // [sequences, lists, capacity]
+  const State* states;
+  Turning turning;
+  Protect protect;
+  Rule rule;
+  int lists, capacity;
+
+  BUZZ_HOST_DEVICE int blocks() const {
+    return static_cast<int>((static_cast<long long>(capacity) * (turning.dims / 2) - 1) / threads) + 1;
+  }
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared&) const {
+    const int head = block.y(), s = block.z();
+    const Lengths now = states[s].now;
+    if (!rule.due(now.regions(protect).middle())) return;
+    const int rows = evicted(now, protect, rule).rows, half = turning.dims / 2;
+    const std::int32_t* from = kept + (static_cast<long long>(s) * lists + (lists == 1 ? 0 : head)) * capacity;
+    block.alone([&](int t) {
+      const long long i = static_cast<long long>(block.x()) * threads + t;
+      const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
+      if (row >= rows || from[row] == row) return;
+      float cos, sin;
+      turning.angle(row - from[row], 1, pair, &cos, &sin);
+      T* key = keys.row(s, head, row);
+      const float a = to_float(key[turning.first_of(pair)]), b = to_float(key[turning.second_of(pair)]);
+      key[turning.first_of(pair)] = from_float<T>(a * cos - b * sin);
+      key[turning.second_of(pair)] = from_float<T>(a * sin + b * cos);
+    });
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cmath>
+
+#include "buzz/cuda/block.cuh"
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/cuda/score.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// How unlike the mean of its head's keys each middle row's key is, as buzz::KeyDiversity on the host: sums in double.
+/// Does nothing where no eviction is due. A block a KV head: grid (1, kv_heads, sequences). O(rows * head_dim).
+template <class T, class Rule>
+struct KeyDiversity {
+  static constexpr int threads = 256, lanes = 16, groups = threads / lanes, most_dims = 256;
+  struct Shared {
+    double mean[most_dims], part[threads];
+    double squares;  // of the mean
+  };
+  struct Lane {
+    double sums[2];  // of a row: its squares, and its dot with the mean or its squared distance from it
+  };
+
+  Tensor<const T> keys;  // [sequences, kv_heads, capacity, head_dim]
+  float* worth;          // [sequences, kv_heads, capacity]
+  double* norms;         // the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
+  const State* states;
+  DiversityOptions options;
+  Protect protect;
+  Rule rule;
+  int kv_heads, head_dim, capacity;
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
+    const int head = block.y(), s = block.z();
+    const Lengths now = states[s].now;
+    const Regions r = now.regions(protect);
+    if (!rule.due(r.middle())) return;
+    const bool all = options.mean_over == MeanOver::all;
+    const int first = all ? 0 : r.sink, end = all ? now.rows : r.sink + r.middle();
+    const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity;
+    typename Block::template Private<Lane> lane(block);
+
+    if (options.unlike == Unlike::direction) {
+      for (int begin = first; begin < end; begin += groups) {
+        block.alone([&](int t) { measure(lane[t], shared, t % lanes, s, head, begin + t / lanes, end); });
+        block.template add_lanes<lanes>(lane, &Lane::sums);
+        block.phase([&](int t) {
+          const double squares = lane[t].sums[0];
+          if (t % lanes == 0 && begin + t / lanes < end)
+            norms[at + begin + t / lanes] = squares == 0 ? 0 : 1 / ::sqrt(squares);
+        });
+      }
+    }
+    mean_key(block, shared, s, head, first, end, norms + at);
+    for (int begin = r.sink; begin < r.sink + r.middle(); begin += groups) {
+      const int stop = r.sink + r.middle();
+      block.alone([&](int t) { measure(lane[t], shared, t % lanes, s, head, begin + t / lanes, stop); });
+      block.template add_lanes<lanes>(lane, &Lane::sums);
+      block.alone([&](int t) {
+        if (t % lanes != 0 || begin + t / lanes >= stop) return;
+        const double sum = lane[t].sums[1], length = ::sqrt(lane[t].sums[0]) * ::sqrt(shared.squares);
+        worth[at + begin + t / lanes] = static_cast<float>(options.unlike == Unlike::distance ? ::sqrt(sum)
+                                                           : length == 0                      ? 0
+                                                                                              : -sum / length);
+      });
+    }
+  }
+
+ private:
+  /// shared.mean: of rows [first, end), each by its norm where directions count.
+  template <class Block>
+  BUZZ_DEVICE void mean_key(Block& block, Shared& shared, int s, int head, int first, int end,
+                            const double* norm) const {
+    // As many threads a dimension as there are, each with rows of its own.
+    const int width = head_dim < threads ? head_dim : threads, stride = threads / width;
+    for (int d = 0; d < head_dim; d += width) {
+      block.phase([&](int t) {
+        double sum = 0;
+        if (t < stride * width && d + t % width < head_dim)
+          for (int row = first + t / width; row < end; row += stride) {
+            const double x = static_cast<double>(to_float(keys.row(s, head, row)[d + t % width]));
+            sum += options.unlike == Unlike::direction ? norm[row] * x : x;
+          }
+        shared.part[t] = sum;
+      });
+      block.phase([&](int t) {
+        if (t >= width || d + t >= head_dim) return;
+        double sum = 0;
+        for (int i = 0; i < stride; ++i) sum += shared.part[i * width + t];
+        shared.mean[d + t] = sum / (end - first);
+      });
+    }
+    block.phase([&](int t) {
+      if (t != 0) return;
+      shared.squares = 0;
+      for (int d = 0; d < head_dim; ++d) shared.squares += shared.mean[d] * shared.mean[d];
+    });
+  }
+
+  BUZZ_DEVICE void measure(Lane& l, const Shared& shared, int lane, int s, int head, int row, int end) const {
+    l.sums[0] = l.sums[1] = 0;
+    if (row >= end) return;
+    const T* key = keys.row(s, head, row);
+    for (int d = lane; d < head_dim; d += lanes) {
+      const double x = static_cast<double>(to_float(key[d])), mean = shared.mean[d];
+      l.sums[0] += x * x;
+      l.sums[1] += options.unlike == Unlike::distance ? (x - mean) * (x - mean) : x * mean;
+    }
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

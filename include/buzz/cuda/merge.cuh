@@ -1,0 +1,112 @@
+#pragma once
+
+#include "buzz/cuda/attend.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// After Attend: merges the splits by their log-sum-exps, and adds the probabilities to the scores where the logits
+/// were kept. The first tokens * group blocks of x write an output row each (none, where there was but one split), the
+/// others take `threads` cached rows each: grid (output_blocks() + mass_blocks(), kv_heads, sequences). A query whose
+/// probabilities are not finite gives no mass.
+template <class T>
+struct Merge {
+  static constexpr int threads = 128;
+  struct Shared {
+    float top[threads], inverse[threads];
+  };
+
+  Tensor<T> out;         // [sequences, tokens, query_heads, head_dim]
+  float* lse = nullptr;  // [sequences, tokens, query_heads]; null: not wanted
+  Partial partial;
+  float* scores = nullptr;  // [sequences, kv_heads, capacity]
+  const State* states = nullptr;
+  Fold fold;
+  Queries call;
+  int kv_heads, head_dim, capacity;
+
+  BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : call.count(); }
+  BUZZ_HOST_DEVICE int mass_blocks() const { return partial.logits == nullptr ? 0 : (capacity - 1) / threads + 1; }
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
+    const int x = block.x() - output_blocks(), head = block.y(), s = block.z();
+    if (x < 0)
+      block.alone([&](int t) { write(t, s, head, block.x()); });
+    else if (x * threads < states[s].now.rows)
+      add_mass(block, shared, x * threads, s, head, states[s].now.rows);
+  }
+
+ private:
+  BUZZ_DEVICE long long at(int s, int head, int i) const {
+    return partial.row(s, kv_heads * call.group, call.head(head, i), call.tokens, call.token(i));
+  }
+
+  /// The largest logit of query row i, and the sum of its exponentials.
+  BUZZ_DEVICE void total(int s, int head, int i, float* top, float* sum) const {
+    const long long begin = at(s, head, i) * partial.splits;
+    *top = -INFINITY;
+    *sum = 0;
+    for (int p = 0; p < partial.splits; ++p)
+      if (partial.top[begin + p] > *top) *top = partial.top[begin + p];
+    for (int p = 0; p < partial.splits; ++p) *sum += weight(begin + p, *top) * partial.sum[begin + p];
+  }
+  /// A split's weight; 0 without rows.
+  BUZZ_DEVICE float weight(long long split, float top) const {
+    return partial.top[split] == top ? 1 : ::expf(partial.top[split] - top);
+  }
+
+  BUZZ_DEVICE void write(int t, int s, int head, int i) const {
+    float top, sum;
+    total(s, head, i, &top, &sum);
+    const long long begin = at(s, head, i) * partial.splits;
+    for (int d = t; d < head_dim; d += threads) {
+      float x = 0;
+      for (int p = 0; p < partial.splits; ++p) x += weight(begin + p, top) * partial.out[(begin + p) * head_dim + d];
+      out.row(s, call.token(i), call.head(head, i))[d] = from_float<T>(x / sum);
+    }
+    if (t == 0 && lse != nullptr)
+      lse[(static_cast<long long>(s) * call.tokens + call.token(i)) * kv_heads * call.group + call.head(head, i)] =
+          top + ::logf(sum);
+  }
+
+  template <class Block>
+  BUZZ_DEVICE void add_mass(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
+    struct Row {
+      float score, sum;
+    };
+    typename Block::template Private<Row> row(block);
+    float* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    block.alone([&](int t) {
+      if (begin + t < rows) row[t].score = its[begin + t];
+      row[t].sum = 0;
+    });
+    for (int first = 0; first < call.count(); first += threads) {
+      const int here = call.count() - first < threads ? call.count() - first : threads;
+      block.phase([&](int t) {
+        if (t >= here) return;
+        float sum;
+        total(s, head, first + t, shared.top + t, &sum);
+        shared.inverse[t] = 1 / sum;
+      });
+      block.phase([&](int t) {
+        if (begin + t >= rows) return;
+        Row& r = row[t];
+        for (int i = first; i < first + here; ++i) {
+          const float inverse = shared.inverse[i - first];
+          if (begin + t < call.seen(i, rows) && finite(inverse))
+            r.sum += ::expf(partial.logits[at(s, head, i) * capacity + begin + t] - shared.top[i - first]) * inverse;
+          if ((i + 1) % call.group != 0) continue;
+          r.score = fold(r.score, r.sum, call.token(i) == 0);
+          r.sum = 0;
+        }
+      });
+    }
+    block.alone([&](int t) {
+      if (begin + t < rows) its[begin + t] = row[t].score;
+    });
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,154 @@
+#pragma once
+
+#include "buzz/cuda/attend.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// Adds given attention probabilities to the scores. A thread a row: grid (ceil(capacity / threads), kv_heads,
+/// sequences). What is not finite adds nothing, nor does what a query gives to a row that it does not see.
+struct ObserveGiven {
+  static constexpr int threads = 128;
+  struct Shared {};
+
+  Tensor<const float> probabilities;  // [sequences, query_heads, tokens, rows]
+  float* scores;                      // [sequences, kv_heads, capacity]
+  const State* states;
+  Fold fold;
+  Queries call;
+  int kv_heads, capacity;
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared&) const {
+    const int head = block.y(), s = block.z(), rows = states[s].now.rows;
+    block.alone([&](int t) {
+      const int row = block.x() * threads + t;
+      if (row >= rows) return;
+      float& score = scores[(static_cast<long long>(s) * kv_heads + head) * capacity + row];
+      float sum = 0;
+      for (int i = 0; i < call.count(); ++i) {
+        if (row < call.seen(i, rows)) {
+          const float p = probabilities.row(s, call.head(head, i), call.token(i))[row];
+          if (finite(p)) sum += p;
+        }
+        if ((i + 1) % call.group != 0) continue;
+        score = fold(score, sum, call.token(i) == 0);
+        sum = 0;
+      }
+    });
+  }
+};
+
+/// The same where a kernel has attended and gives each query's log-sum-exp of its logits, -inf or NaN: gives nothing.
+/// The probabilities are made again and held nowhere. Sixteen lanes a row, which stays in registers while the queries
+/// pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads * rows * head_dim).
+template <class T, int packs>
+struct Observe {
+  static constexpr int threads = 128, lanes = 16, groups = threads / lanes, unroll = 2, rows_at_once = groups * unroll;
+  static constexpr int values = packs * Pack<T>::size;
+  static constexpr int queries = 8;  // whose logits are made together
+  struct Shared {
+    float query[queries][lanes * values];
+  };
+  struct Lane {
+    Pack<T> keys[unroll][packs];
+    float score[unroll], sum[unroll];
+    float logits[unroll * queries];
+  };
+
+  Tensor<const T> q;     // [sequences, tokens, query_heads, head_dim]
+  Tensor<const T> keys;  // [sequences, kv_heads, capacity, head_dim]
+  const float* lse;      // [sequences, tokens, query_heads]
+  float* scores;         // [sequences, kv_heads, capacity]
+  const float* angles;   // [sequences, max_chunk, turning.dims]
+  const State* states;
+  Turning turning;
+  LogitScale scale;
+  Fold fold;
+  Queries call;
+  int kv_heads, head_dim, capacity, max_chunk;
+
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
+    const int head = block.y(), s = block.z(), rows = states[s].now.rows, begin = block.x() * rows_at_once;
+    if (begin >= rows) return;
+    float* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    typename Block::template Private<Lane> lane(block);
+    block.alone([&](int t) {
+      Lane& l = lane[t];
+      for (int u = 0; u < unroll; ++u) {
+        const int row = begin + u * groups + t / lanes;
+        l.sum[u] = 0;
+        l.score[u] = row < rows ? its[row] : 0;
+        for (int p = 0; p < packs; ++p)
+          if (row < rows && element(t % lanes, p) < head_dim)
+            l.keys[u][p] = *reinterpret_cast<const Pack<T>*>(keys.row(s, head, row) + element(t % lanes, p));
+      }
+    });
+    for (int first = 0; first < call.count(); first += queries) {
+      const int here = call.count() - first < queries ? call.count() - first : queries;
+      block.phase([&](int t) { load(shared, t, s, head, first, here, rows); });
+      block.phase([&](int t) { dots(lane[t], shared, t % lanes, begin + t / lanes, rows); });
+      block.template add_lanes<lanes>(lane, &Lane::logits);
+      block.alone([&](int t) { add(lane[t], s, head, first, here, begin + t / lanes, rows); });
+    }
+    block.alone([&](int t) {
+      for (int u = 0; u < unroll; ++u) {
+        const int row = begin + u * groups + t / lanes;
+        if (t % lanes == 0 && row < rows) its[row] = lane[t].score[u];
+      }
+    });
+  }
+
+ private:
+  /// The first element of a lane's pack p.
+  static BUZZ_DEVICE int element(int lane, int p) { return (p * lanes + lane) * Pack<T>::size; }
+
+  BUZZ_DEVICE void load(Shared& shared, int t, int s, int head, int first, int here, int rows) const {
+    for (int i = 0; i < here; ++i) {
+      const int token = call.token(first + i);
+      const T* row = q.row(s, token, call.head(head, first + i));
+      const float* turn = angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
+      const float sharpness = scale.of(call.seen(first + i, rows));
+      for (int d = t; d < head_dim; d += threads) shared.query[i][d] = sharpness * turning.turned(row, turn, d);
+    }
+  }
+
+  BUZZ_DEVICE void dots(Lane& l, const Shared& shared, int lane, int row, int rows) const {
+    BUZZ_UNROLL
+    for (int i = 0; i < queries; ++i) BUZZ_UNROLL
+    for (int u = 0; u < unroll; ++u) {
+      float& logit = l.logits[u * queries + i];
+      logit = 0;
+      if (row + u * groups >= rows) continue;
+      BUZZ_UNROLL
+      for (int p = 0; p < packs; ++p) {
+        if (element(lane, p) >= head_dim) continue;
+        BUZZ_UNROLL
+        for (int e = 0; e < Pack<T>::size; ++e)
+          logit += shared.query[i][element(lane, p) + e] * to_float(l.keys[u][p].values[e]);
+      }
+    }
+  }
+
+  BUZZ_DEVICE void add(Lane& l, int s, int head, int first, int here, int row, int rows) const {
+    BUZZ_UNROLL
+    for (int i = 0; i < queries; ++i) {
+      if (i >= here) continue;
+      const int token = call.token(first + i);
+      const float norm =
+          lse[(static_cast<long long>(s) * call.tokens + token) * kv_heads * call.group + call.head(head, first + i)];
+      BUZZ_UNROLL
+      for (int u = 0; u < unroll; ++u) {
+        const float p = ::expf(l.logits[u * queries + i] - norm);
+        if (row + u * groups < call.seen(first + i, rows) && finite(norm) && finite(p)) l.sum[u] += p;
+        if ((first + i + 1) % call.group != 0) continue;
+        l.score[u] = fold(l.score[u], l.sum[u], token == 0);
+        l.sum[u] = 0;
+      }
+    }
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "buzz/cuda/rules.cuh"
+#include "buzz/options.h"
+#include "buzz/score/kinds.h"
+#include "buzz/score/no_score.h"
+#include "buzz/select/by_index.h"
+#include "buzz/select/segments.h"
+#include "buzz/select/top_k.h"
+
+namespace buzz {
+namespace cuda {
+
+// Scores, as far as the host has to know them; the kernels make them.
+
+/// The attention that a row received: buzz::Mass.
+struct Mass {
+  using Options = MassOptions;
+  static constexpr bool needs_mass = true, needs_rows = false, shared = false;
+  static void check(const Options& o) { buzz::check(o); }
+};
+
+/// How unlike the mean key its key is: buzz::KeyDiversity.
+struct Diversity {
+  using Options = DiversityOptions;
+  static constexpr bool needs_mass = false, needs_rows = true, shared = false;
+  static void check(const Options&) {}
+};
+
+/// The same among the rows that stand for choice, summed over the heads: buzz::Shared<MiddleDiversity>.
+struct SharedMiddleDiversity : Diversity {
+  struct Options : DiversityOptions {
+    Options() { mean_over = MeanOver::middle; }
+  };
+  static constexpr bool shared = true;
+};
+
+/// Mean directions in place of mean keys: buzz::DirectionDiversity.
+struct DirectionDiversity : Diversity {
+  struct Options : DiversityOptions {
+    Options() { unlike = Unlike::direction; }
+  };
+};
+
+/// Every row is worth the same.
+struct Unscored : NoScore {
+  using Options = NoScore::Options;
+  static constexpr bool shared = true;
+};
+
+/// The rule of a selection's options.
+inline SegmentsRule rule_of(const Segments::Options& o) { return {Segments::thin(o)}; }
+inline TopKRule rule_of(const TopK::Options& o) { return {o.heavy, o.threshold != 0 ? o.threshold : o.heavy}; }
+inline NothingRule rule_of(const Nothing::Options& o) { return {o.threshold}; }
+inline EverythingRule rule_of(const Everything::Options&) { return {}; }
+
+/// score x select, as buzz::Policy: its options have the same fields, and the sizes that they give are the same.
+template <class Score_, class Select_>
+struct Policy {
+  using Score = Score_;
+  using Select = Select_;
+  using Options = PolicyOptions<Score, Select>;
+  using Rule = decltype(rule_of(std::declval<const typename Select::Options&>()));
+};
+
+using Beehive = Policy<Mass, Segments>;
+using Strided = Policy<Unscored, Segments>;
+using DiverseBeehive = Policy<Diversity, Segments>;
+using HeavyHitter = Policy<Mass, TopK>;
+using KeyDiff = Policy<DirectionDiversity, TopKOfAll>;
+using KeyOutliers = Policy<SharedMiddleDiversity, TopKOfHistory>;
+using Streaming = Policy<Unscored, Nothing>;
+using Full = Policy<Unscored, Everything>;
+
+using Options = Beehive::Options;
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "buzz/cuda/block.cuh"
+#include "buzz/thin.h"
+
+namespace buzz {
+namespace cuda {
+
+// A rule says which rows of a middle stay. due(), left() and forgotten() are integers, for the host too; pass() runs in
+// a block, over worth[0..hive + fresh), and writes the kept indices, ascending.
+
+/// The beehive's passes, a thread a chunk. Equal to buzz::Segments, since each chunk is picked by the same function.
+struct SegmentsRule {
+  Thin thin;
+
+  struct Shared {};
+  BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return thin.due(middle); }
+  BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const { return thin.left(hive, fresh); }
+  BUZZ_HOST_DEVICE constexpr bool again(int middle) const { return thin.again(middle); }
+  BUZZ_HOST_DEVICE constexpr int once(int hive, int fresh) const { return thin.once(hive, fresh); }
+  /// Rows of the hive whose scores are never read again and become 0; -1: none.
+  BUZZ_HOST_DEVICE constexpr int forgotten(int hive, int fresh) const {
+    int unread = thin.forgotten(hive), count = thin.once(hive, fresh);
+    for (; thin.again(count); count = thin.once(count, 0)) unread = thin.forgotten(count);
+    return unread;
+  }
+
+  template <int threads, class Block>
+  BUZZ_DEVICE void pass(Block& block, Shared&, const float* worth, int hive, int fresh, std::int32_t* out) const {
+    const bool together = thin.hive == HiveRule::together;
+    const int rest = together ? 0 : hive, kept = together ? 0 : thin.hive_left(hive);
+    block.phase([&](int t) {
+      if (thin.hive == HiveRule::first)
+        for (int i = t; i < kept; i += threads) out[i] = i * thin.hive_stride;
+      if (thin.hive == HiveRule::heaviest) chunks<threads>(t, worth, hive, thin.hive_chunk(), 0, out);
+      chunks<threads>(t, worth + rest, hive + fresh - rest, thin.chunk, rest, out + kept);
+    });
+  }
+
+ private:
+  template <int threads>
+  BUZZ_DEVICE void chunks(int t, const float* worth, int count, long long chunk, int offset, std::int32_t* out) const {
+    for (int c = t; c < chunks_of(count, chunk); c += threads)
+      pick_chunk(worth, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
+  }
+};
+
+/// Whole numbers in the order of beats(): NaN is the least, and the two zeros are equal.
+BUZZ_DEVICE inline std::uint32_t order(float x) {
+  if (x != x) return 0;
+  if (x == 0) x = 0.f;
+  std::uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+/// The heaviest of all, ties to the lowest row (buzz::TopK): a radix select of the least weight that stays, four bits a
+/// round, then the rows of that weight from the first. O(rows / threads), whatever the worths are.
+struct TopKRule {
+  int heavy = 240, threshold = 240;
+
+  static constexpr int bits = 4, bins = 1 << bits, most_threads = 256;
+  struct Shared {
+    int count[bins];
+    int a[most_threads], b[most_threads];
+  };
+  BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
+  BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const { return once(hive, fresh); }
+  BUZZ_HOST_DEVICE constexpr bool again(int) const { return false; }
+  BUZZ_HOST_DEVICE constexpr int once(int hive, int fresh) const { return hive + fresh < heavy ? hive + fresh : heavy; }
+  BUZZ_HOST_DEVICE constexpr int forgotten(int, int) const { return -1; }
+
+  template <int threads, class Block>
+  BUZZ_DEVICE void pass(Block& block, Shared& shared, const float* worth, int hive, int fresh,
+                        std::int32_t* out) const {
+    static_assert(threads <= most_threads, "a number a thread");
+    const int count = hive + fresh;
+    int wanted = once(hive, fresh);  // of the rows whose order begins with the digits of `least`
+    if (wanted == 0) return;
+    std::uint32_t least = 0, known = 0;
+    for (int shift = 32 - bits; shift >= 0; shift -= bits) {
+      block.phase([&](int t) {
+        if (t < bins) shared.count[t] = 0;
+      });
+      block.phase([&](int t) {
+        for (int i = t; i < count; i += threads) {
+          const std::uint32_t key = order(worth[i]);
+          if ((key & known) == least) block.add(&shared.count[(key >> shift) % bins], 1);
+        }
+      });
+      int digit = bins - 1;
+      for (; digit > 0 && shared.count[digit] < wanted; --digit) wanted -= shared.count[digit];
+      least |= static_cast<std::uint32_t>(digit) << shift;
+      known |= static_cast<std::uint32_t>(bins - 1) << shift;
+      block.phase([&](int) {});  // all have read the counts
+    }
+    // `wanted` of the rows equal to the least stay, the first ones. Each thread takes a stretch of rows.
+    const int stretch = (count - 1) / threads + 1;
+    const auto each = [&](int t, auto&& f) {
+      for (int i = t * stretch; i < count && i < (t + 1) * stretch; ++i) f(i, order(worth[i]));
+    };
+    block.phase([&](int t) {
+      int equal = 0;
+      each(t, [&](int, std::uint32_t key) { equal += key == least; });
+      shared.a[t] = equal;
+    });
+    scan<threads>(block, shared.a, shared.b);
+    typename Block::template Private<int> before(block);  // rows equal to the least in earlier stretches
+    block.phase([&](int t) {
+      before[t] = shared.a[t];
+      int kept = 0, equal = before[t];
+      each(t, [&](int, std::uint32_t key) { kept += key > least || (key == least && equal++ < wanted); });
+      shared.a[t] = kept;
+    });
+    scan<threads>(block, shared.a, shared.b);
+    block.phase([&](int t) {
+      int at = shared.a[t], equal = before[t];
+      each(t, [&](int i, std::uint32_t key) {
+        if (key > least || (key == least && equal++ < wanted)) out[at++] = i;
+      });
+    });
+  }
+};
+
+/// Nothing between sink and window stays (StreamingLLM).
+struct NothingRule {
+  int threshold = 0;
+
+  struct Shared {};
+  BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
+  BUZZ_HOST_DEVICE constexpr int left(int, int) const { return 0; }
+  BUZZ_HOST_DEVICE constexpr bool again(int) const { return false; }
+  BUZZ_HOST_DEVICE constexpr int once(int, int) const { return 0; }
+  BUZZ_HOST_DEVICE constexpr int forgotten(int, int) const { return -1; }
+  template <int threads, class Block>
+  BUZZ_DEVICE void pass(Block&, Shared&, const float*, int, int, std::int32_t*) const {}
+};
+
+/// Everything stays: no eviction is ever due.
+struct EverythingRule : NothingRule {
+  BUZZ_HOST_DEVICE constexpr bool due(int) const { return false; }
+};
+
+}  // namespace cuda
+}  // namespace buzz

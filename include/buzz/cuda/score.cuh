@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cmath>
+
+#include "buzz/cuda/types.cuh"
+#include "buzz/score/kinds.h"
+
+namespace buzz {
+namespace cuda {
+
+BUZZ_DEVICE inline bool finite(float x) { return x - x == 0; }
+
+/// How what a query gives to a row becomes part of the row's score, as buzz::Mass does on the host.
+struct Fold {
+  MassKind kind = MassKind::accumulated;
+  float decay = 1;
+
+  /// A row's score after one query's column sum; first: it is the first of a call.
+  BUZZ_DEVICE float operator()(float score, float sum, bool first) const {
+    if (kind == MassKind::newest || (kind == MassKind::latest && first)) return sum;
+    if (kind == MassKind::largest) return score < sum ? sum : score;
+    return kind == MassKind::decayed ? decay * score + sum : score + sum;
+  }
+};
+
+/// Query rows of one KV head, in the order of the scores: those of a token's group side by side.
+struct Queries {
+  int tokens, group;  // query heads a KV head
+
+  BUZZ_HOST_DEVICE int count() const { return tokens * group; }
+  BUZZ_HOST_DEVICE int token(int i) const { return i / group; }
+  BUZZ_HOST_DEVICE int head(int kv_head, int i) const { return kv_head * group + i % group; }
+  /// Rows that query i sees, of `rows`: the queries are the newest, and none sees a later row.
+  BUZZ_HOST_DEVICE int seen(int i, int rows) const { return rows - tokens + token(i) + 1; }
+};
+
+/// What logits are multiplied by.
+struct LogitScale {
+  double scale = 1;
+  double log_base = 0;  // 0: `scale` alone; else times log(rows seen) / log(log_base)
+
+  BUZZ_DEVICE float of(int seen) const {
+    return static_cast<float>(log_base == 0 ? scale : scale * log(static_cast<double>(seen)) / log(log_base));
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "buzz/config.h"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+namespace buzz {
+namespace cuda {
+
+// Values are stored as float, __half or __nv_bfloat16 and computed with as float; a conversion rounds to nearest even.
+template <class T>
+BUZZ_DEVICE inline float to_float(T x) {
+  return static_cast<float>(x);
+}
+template <class T>
+struct FromFloat {
+  static BUZZ_DEVICE T convert(float x) { return static_cast<T>(x); }
+};
+#if defined(__CUDACC__)
+// By name, since frameworks compile with the operators turned off.
+template <>
+__device__ inline float to_float(__half x) {
+  return __half2float(x);
+}
+template <>
+__device__ inline float to_float(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+template <>
+struct FromFloat<__half> {
+  static __device__ __half convert(float x) { return __float2half_rn(x); }
+};
+template <>
+struct FromFloat<__nv_bfloat16> {
+  static __device__ __nv_bfloat16 convert(float x) { return __float2bfloat16_rn(x); }
+};
+#endif
+template <class T>
+BUZZ_DEVICE inline T from_float(float x) {
+  return FromFloat<T>::convert(x);
+}
+
+/// 16 bytes, which the device loads and stores at once.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr int size = 16 / sizeof(T);
+  T values[size];
+};
+
+/// A tensor on the device that somebody else owns: [sequences, outer, inner, head_dim], the last dimension side by
+/// side, the strides in elements. Inputs and outputs are [sequences, tokens, heads, head_dim], cached rows [sequences,
+/// kv_heads, rows, head_dim].
+template <class T>
+struct Tensor {
+  T* data = nullptr;
+  long long sequence = 0, outer = 0, inner = 0;
+
+  BUZZ_HOST_DEVICE T* row(int s, int i, int j) const { return data + s * sequence + i * outer + j * inner; }
+  template <class U, class = std::enable_if_t<std::is_same<U, T>::value>>
+  operator Tensor<const U>() const {  // NOLINT: to read is less than to write
+    return {data, sequence, outer, inner};
+  }
+};
+
+/// The same without gaps: data is [sequences, outer, inner, dim].
+template <class T>
+Tensor<T> dense(T* data, int outer, int inner, int dim) {
+  const long long row = dim, rows = inner * row;
+  return {data, outer * rows, rows, row};
+}
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,239 @@
+// The device against the library on the host. Inputs are fresh at each run: device_test [SEED] repeats one. It ends
+// with 77 where there is no GPU.
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "buzz/cuda.cuh"
+#include "device.cuh"
+#include "host.h"
+
+namespace {
+
+namespace cuda = buzz::cuda;
+int failures = 0;
+
+void expect(bool good, const std::string& what) {
+  if (good) return;
+  if (++failures <= 20) std::printf("FAILED: %s\n", what.c_str());
+}
+
+template <class Policy>
+typename Policy::Options options(const host::Sizes& s) {
+  typename Policy::Options o;
+  o.sink = s.sink;
+  o.window = s.window;
+  o.threshold = s.threshold;
+  if constexpr (std::is_same<Policy, cuda::Beehive>::value)
+    o.hive = buzz::HiveRule::heaviest;
+  else
+    o.heavy = s.threshold / 2;
+  return o;
+}
+
+template <class T, class Policy>
+struct Twin {
+  using Cache = cuda::BuzzCache<T, Policy>;
+  Twin(const host::Sizes& s, int sequences, const buzz::Rope& rope = {})
+      : shape{s.query_heads, s.kv_heads, s.head_dim, s.max_chunk},
+        memory(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).cache),
+        workspace(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).workspace),
+        cache(shape, batch(sequences), options<Policy>(s), rope, memory.data(), workspace.data()) {
+    BUZZ_MUST(cache.reset(nullptr));
+  }
+  static cuda::Batch batch(int sequences) {
+    cuda::Batch b;
+    b.sequences = sequences;
+    return b;
+  }
+  std::vector<int> positions(int sequence) const {
+    return device::Array<int>::get(cache.positions(sequence),
+                                   static_cast<std::size_t>(shape.kv_heads * cache.capacity()));
+  }
+
+  buzz::Shape shape;
+  device::Array<char> memory, workspace;
+  Cache cache;
+};
+
+/// Kept rows, element for element, for the same scores: given probabilities are multiples of 1/64, whose sums are
+/// exact, so that there are ties to break. Then K and V are the rows of those positions, bit for bit.
+template <class Policy>
+void same_rows(host::Kind kind, std::mt19937& random, int head_dim) {
+  const host::Sizes s{4, 2, head_dim, 40, 3, 20, 60, 0};
+  Twin<float, Policy> twin(s, 2);
+  std::unique_ptr<host::Chooser> hosts[2];
+  std::vector<float> keys[2], values[2];  // [positions, kv_heads, head_dim]
+  for (auto& h : hosts) h = host::make_chooser(kind, s);
+  for (int step = 0; step < 30; ++step) {
+    // The second sequence joins later, so that lengths differ.
+    cuda::Call call;
+    call.tokens = step % 3 == 0 ? 40 : 1 + step % 7;
+    call.first = step % 4 == 1 ? 1 : 0;
+    call.count = step < 6 || step % 4 == 1 ? 1 : 2;
+    const std::size_t row = static_cast<std::size_t>(s.kv_heads * head_dim),
+                      size = static_cast<std::size_t>(call.tokens) * row;
+    const std::vector<float> k = device::draw<float>(random, size * 2, 2), v = device::draw<float>(random, size * 2, 1);
+    const device::Array<float> dk(k), dv(v);
+    const auto view = [&](const device::Array<float>& x, int outer, int inner, int dim) {
+      return cuda::dense(static_cast<const float*>(x.data()), outer, inner, dim);
+    };
+    BUZZ_MUST(twin.cache.append(view(dk, call.tokens, s.kv_heads, head_dim),
+                                view(dv, call.tokens, s.kv_heads, head_dim), call, nullptr));
+    int most = 0;
+    for (int i = 0; i < call.count; ++i) most = std::max(most, twin.cache.rows(call.first + i));
+    const std::size_t plane = static_cast<std::size_t>(s.query_heads * call.tokens * most);
+    std::vector<float> p(plane * 2);
+    for (float& x : p) x = static_cast<float>(random() % 16) / 64;
+    const device::Array<float> dp(p);
+    for (int i = 0; i < call.count; ++i) {
+      const int sequence = call.first + i;
+      const float *its_k = k.data() + static_cast<std::size_t>(i) * size,
+                  *its_v = v.data() + static_cast<std::size_t>(i) * size;
+      keys[sequence].insert(keys[sequence].end(), its_k, its_k + size);
+      values[sequence].insert(values[sequence].end(), its_v, its_v + size);
+      hosts[sequence]->append(its_k, its_v, call.tokens);
+      const int rows = hosts[sequence]->rows();
+      std::vector<float> its;
+      for (int j = 0; j < s.query_heads * call.tokens; ++j) {
+        const float* from = p.data() + static_cast<std::size_t>(i) * plane + static_cast<std::size_t>(j * most);
+        its.insert(its.end(), from, from + rows);
+      }
+      hosts[sequence]->observe(its.data(), call.tokens);
+      hosts[sequence]->evict();
+    }
+    if constexpr (Policy::Score::needs_mass)
+      BUZZ_MUST(twin.cache.observe(view(dp, s.query_heads, call.tokens, most), nullptr));
+    BUZZ_MUST(twin.cache.evict(nullptr));
+    BUZZ_MUST(cudaDeviceSynchronize());
+    for (int i = 0; i < call.count; ++i) {
+      const int sequence = call.first + i, rows = hosts[sequence]->rows(), capacity = twin.cache.capacity();
+      expect(twin.cache.rows(sequence) == rows, "rows");
+      const std::vector<int> got = twin.positions(sequence);
+      const std::size_t cached = static_cast<std::size_t>(s.kv_heads * capacity * head_dim);
+      const std::vector<float> dk_rows = device::Array<float>::get(twin.cache.keys(sequence).data, cached),
+                               dv_rows = device::Array<float>::get(twin.cache.values(sequence).data, cached);
+      for (int h = 0; h < s.kv_heads; ++h)
+        for (int r = 0; r < rows; ++r) {
+          const int position = hosts[sequence]->positions(h)[r];
+          expect(got[static_cast<std::size_t>(h * capacity + r)] == position,
+                 "kept rows at step " + std::to_string(step));
+          const std::size_t at = static_cast<std::size_t>((h * capacity + r) * head_dim),
+                            from = static_cast<std::size_t>((position * s.kv_heads + h) * head_dim);
+          const std::size_t bytes = static_cast<std::size_t>(head_dim) * sizeof(float);
+          expect(std::memcmp(&dk_rows[at], &keys[sequence][from], bytes) == 0, "K moved with its row");
+          expect(std::memcmp(&dv_rows[at], &values[sequence][from], bytes) == 0, "V moved with its row");
+        }
+    }
+  }
+}
+
+/// Outputs and scores of attention with rotation, in calls of 1 to 40 tokens, for a sequence that is not the first.
+template <class T>
+void same_attention(host::Type type, std::mt19937& random, int head_dim, double tolerance) {
+  const host::Sizes s{8, 2, head_dim, 40, 4, 50, 900, 10000};
+  buzz::Rope rope;
+  rope.base = s.rope_base;
+  Twin<T, cuda::Beehive> twin(s, 2, rope);
+  const std::unique_ptr<host::Attention> reference = host::make_attention(type, s);
+  for (const int tokens : {1, 1, 40, 16, 7, 40, 1, 33, 2, 40, 40, 1}) {
+    const std::size_t size = static_cast<std::size_t>(tokens * head_dim);
+    const std::vector<float> q = device::draw<T>(random, size * 8, 1), k = device::draw<T>(random, size * 2, 1),
+                             v = device::draw<T>(random, size * 2, 1);
+    const device::Array<T> dq(device::as<T>(q)), dk(device::as<T>(k)), dv(device::as<T>(v));
+    device::Array<T> out(size * 8);
+    const auto view = [&](const device::Array<T>& x, int heads) {
+      return cuda::dense(static_cast<const T*>(x.data()), tokens, heads, head_dim);
+    };
+    BUZZ_MUST(twin.cache.attend(view(dq, 8), view(dk, 2), view(dv, 2), cuda::dense(out.data(), tokens, 8, head_dim),
+                                {tokens, 1, 1}, nullptr));
+    BUZZ_MUST(cudaDeviceSynchronize());
+    std::vector<float> expected(q.size());
+    reference->attend(q.data(), k.data(), v.data(), tokens, expected.data());
+    const std::vector<T> got = out.get();
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const double error = std::abs(static_cast<double>(static_cast<float>(got[i])) - static_cast<double>(expected[i]));
+      if (!(error <= worst)) worst = std::isnan(error) ? INFINITY : error;
+    }
+    expect(worst <= tolerance, "outputs of " + std::to_string(tokens) + " tokens, head size " +
+                                   std::to_string(head_dim) + ": off by " + std::to_string(worst));
+    const std::vector<float> scores =
+        device::Array<float>::get(twin.cache.scores(1), static_cast<std::size_t>(2 * twin.cache.capacity()));
+    for (int h = 0; h < 2; ++h)
+      for (int r = 0; r < twin.cache.rows(1); ++r) {
+        const float want = reference->score(h, r), is = scores[static_cast<std::size_t>(h * twin.cache.capacity() + r)];
+        expect(std::abs(is - want) <= 1e-4f * (1 + want), "scores, head size " + std::to_string(head_dim));
+      }
+  }
+}
+
+/// A captured decode step, launched again and again across evictions, against the same launches made one by one.
+void same_graph(std::mt19937& random) {
+  const host::Sizes s{8, 2, 128, 1, 4, 32, 40, 10000};
+  buzz::Rope rope;
+  rope.base = s.rope_base;
+  Twin<__half, cuda::Beehive> eager(s, 4, rope), captured(s, 4, rope);
+  device::Array<__half> q(4 * 8 * 128), k(4 * 2 * 128), v(4 * 2 * 128), out(4 * 8 * 128), again(4 * 8 * 128);
+  const auto step = [&](Twin<__half, cuda::Beehive>& twin, const device::Array<__half>& to, cudaStream_t stream) {
+    const auto view = [](const device::Array<__half>& x, int heads) {
+      return cuda::dense(static_cast<const __half*>(x.data()), 1, heads, 128);
+    };
+    BUZZ_MUST(
+        twin.cache.attend(view(q, 8), view(k, 2), view(v, 2), cuda::dense(to.data(), 1, 8, 128), {1, 0, 4}, stream));
+  };
+  cudaStream_t stream;
+  BUZZ_MUST(cudaStreamCreate(&stream));
+  BUZZ_MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  step(captured, again, stream);
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  BUZZ_MUST(cudaStreamEndCapture(stream, &graph));
+  BUZZ_MUST(cudaGraphInstantiate(&exec, graph, 0));
+  int evictions = 0;
+  for (int t = 0; t < 200; ++t) {
+    q.put(device::as<__half>(device::draw<__half>(random, 4 * 8 * 128, 1)));
+    k.put(device::as<__half>(device::draw<__half>(random, 4 * 2 * 128, 1)));
+    v.put(device::as<__half>(device::draw<__half>(random, 4 * 2 * 128, 1)));
+    out.poison();
+    again.poison();
+    const int before = eager.cache.rows(0);
+    step(eager, out, nullptr);
+    if (t > 0) BUZZ_MUST(captured.cache.replayed({1, 0, 4}));
+    BUZZ_MUST(cudaDeviceSynchronize());  // the copies above
+    BUZZ_MUST(cudaGraphLaunch(exec, stream));
+    BUZZ_MUST(cudaDeviceSynchronize());
+    const std::vector<__half> a = out.get(), b = again.get();
+    expect(std::memcmp(a.data(), b.data(), a.size() * sizeof(__half)) == 0, "replayed token " + std::to_string(t));
+    expect(eager.cache.rows(3) == captured.cache.rows(3), "replayed rows");
+    evictions += eager.cache.rows(0) < before;
+  }
+  expect(evictions > 3, "evictions under replay");
+  BUZZ_MUST(cudaGraphExecDestroy(exec));
+  BUZZ_MUST(cudaGraphDestroy(graph));
+  BUZZ_MUST(cudaStreamDestroy(stream));
+}
+
+}  // namespace
+
+/// device_test [SEED] [short]: `short` is for compute-sanitizer.
+int main(int count, char** arguments) {
+  if (!device::found()) return device::skipped;
+  const unsigned seed =
+      count > 1 ? static_cast<unsigned>(std::strtoul(arguments[1], nullptr, 10)) : std::random_device()();
+  const bool brief = count > 2;
+  std::printf("seed %u\n", seed);
+  std::mt19937 random(seed);
+  same_rows<cuda::Beehive>(host::Kind::beehive, random, 64);
+  same_rows<cuda::HeavyHitter>(host::Kind::heavy_hitter, random, 80);
+  same_rows<cuda::KeyOutliers>(host::Kind::key_outliers, random, 128);
+  for (const int dim : {64, 80, 96, 128, 256}) {
+    same_attention<float>(host::Type::float32, random, dim, 1e-5);
+    if (brief) break;
+    same_attention<__half>(host::Type::half, random, dim, 2e-3);
+    same_attention<__nv_bfloat16>(host::Type::bfloat16, random, dim, 1.6e-2);
+  }
+  same_graph(random);
+  std::printf(failures == 0 ? "all is the host's\n" : "%d differences\n", failures);
+  return failures == 0 ? 0 : 1;
+}

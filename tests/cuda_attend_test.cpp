@@ -1,0 +1,153 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "cuda_twin.h"
+#include "oracle_config.h"
+
+namespace {
+
+using emulated::Floats;
+using oracle::Random;
+
+/// [tokens][heads][head_dim] of a sequence.
+oracle::Tokens tokens_of(const Floats& x, int sequence, int tokens, int heads, int dim) {
+  oracle::Tokens result;
+  std::size_t at = static_cast<std::size_t>(sequence * tokens * heads * dim);
+  for (int t = 0; t < tokens; ++t) {
+    result.emplace_back();
+    for (int h = 0; h < heads; ++h) {
+      oracle::Vector row;
+      for (int d = 0; d < dim; ++d) row.push_back(static_cast<double>(x[at++]));
+      result.back().push_back(row);
+    }
+  }
+  return result;
+}
+
+template <class T>
+Floats draw(Random& random, int size, float amplitude) {
+  Floats x(static_cast<std::size_t>(size));
+  for (float& f : x) f = static_cast<float>(static_cast<T>(random.real() * amplitude));
+  return x;
+}
+
+/// Attention, its mass and the rotation on the emulated device against the oracle, over a few calls of several
+/// sequences of different lengths. No eviction: what stays is tested elsewhere.
+template <class T>
+void expect_oracles_attention(std::uint64_t seed, double tolerance) {
+  Random random(seed);
+  buzz::Shape shape;
+  shape.kv_heads = random.in(1, 3);
+  shape.query_heads = shape.kv_heads * random.of({1, 2, 3, 4, 8});
+  shape.head_dim = random.of({64, 80, 96, 128, 256});
+  shape.max_chunk = random.of({1, 5, 16, 24});
+  buzz::cuda::Batch batch;
+  batch.sequences = random.in(1, 3);
+  batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
+  batch.splits = random.of({0, 1, 2, 3, 7});
+  buzz::cuda::Options options;
+  const auto mass = random.of<std::pair<buzz::MassKind, oracle::Mass>>({
+      {buzz::MassKind::accumulated, oracle::Mass::accumulated},
+      {buzz::MassKind::latest, oracle::Mass::latest},
+      {buzz::MassKind::newest, oracle::Mass::newest},
+      {buzz::MassKind::largest, oracle::Mass::largest},
+      {buzz::MassKind::decayed, oracle::Mass::decayed},
+  });
+  options.mass = mass.first;
+  options.window = 4;
+  options.threshold = 200;
+  buzz::Rope rope;
+  if (random.one_in(2)) {
+    rope.base = 500000;
+    rope.dims = random.one_in(2) ? 0 : 32;
+    rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
+  }
+  buzz::cuda::AttentionOptions attention;
+  attention.scale = random.one_in(2) ? 0.3 : 0;
+  attention.log_base = random.one_in(3) ? 512 : 0;
+  emulated::Twin<T, buzz::cuda::Beehive> twin(shape, batch, options, rope, attention);
+
+  oracle::Options o;
+  o.query_heads = shape.query_heads;
+  o.kv_heads = shape.kv_heads;
+  o.head_dim = shape.head_dim;
+  o.rope_base = rope.base;
+  o.rope_dims = rope.base == 0 ? 0 : rope.dims == 0 ? shape.head_dim : rope.dims;
+  o.rope_halves = rope.pairs == buzz::Pairs::halves;
+  o.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  o.log_base = attention.log_base;
+  o.mass = mass.second;
+  o.decay = static_cast<double>(options.decay);
+  o.threshold = 1000;
+  std::vector<oracle::Cache> caches(static_cast<std::size_t>(batch.sequences), oracle::Cache(o));
+
+  for (int step = 0; step < 6; ++step) {
+    buzz::cuda::Call call;
+    call.tokens = random.in(1, shape.max_chunk);
+    call.first = random.in(0, batch.sequences - 1);
+    call.count = random.in(1, batch.sequences - call.first);
+    const int size = call.count * call.tokens * shape.head_dim;
+    const Floats q = draw<T>(random, size * shape.query_heads, 2), k = draw<T>(random, size * shape.kv_heads, 2),
+                 v = draw<T>(random, size * shape.kv_heads, 1);
+    const Floats out = twin.attend(q, k, v, call);
+    for (int s = 0; s < call.count; ++s) {
+      oracle::Cache& cache = caches[static_cast<std::size_t>(call.first + s)];
+      cache.append(tokens_of(k, s, call.tokens, shape.kv_heads, shape.head_dim),
+                   tokens_of(v, s, call.tokens, shape.kv_heads, shape.head_dim));
+      ASSERT_EQ(twin.cache.rows(call.first + s), cache.rows());
+      // The oracle attends over the rows as stored, after each was compared with its own.
+      for (int h = 0; h < shape.kv_heads; ++h)
+        for (int r = 0; r < cache.rows(); ++r) {
+          const T *key = twin.cache.keys(call.first + s).row(0, h, r),
+                  *value = twin.cache.values(call.first + s).row(0, h, r);
+          oracle::Vector stored_key, stored_value;
+          for (int d = 0; d < shape.head_dim; ++d) {
+            stored_key.push_back(static_cast<double>(static_cast<float>(key[d])));
+            stored_value.push_back(static_cast<double>(static_cast<float>(value[d])));
+            ASSERT_NEAR(stored_key.back(), cache.head(h)[static_cast<std::size_t>(r)].key[static_cast<std::size_t>(d)],
+                        sizeof(T) == 4 ? 1e-5 : 1e-2);
+          }
+          cache.replace_row(h, r, stored_key, stored_value);
+          ASSERT_EQ(twin.position(call.first + s, h, r), cache.head(h)[static_cast<std::size_t>(r)].position);
+        }
+      const oracle::Tokens expected = cache.attend(tokens_of(q, s, call.tokens, shape.query_heads, shape.head_dim));
+      cache.observe();
+      std::size_t at = static_cast<std::size_t>(s * call.tokens * shape.query_heads * shape.head_dim);
+      for (const oracle::Matrix& token : expected)
+        for (const oracle::Vector& row : token)
+          for (const double x : row) ASSERT_NEAR(static_cast<double>(out[at++]), x, tolerance) << "call " << step;
+      for (int h = 0; h < shape.kv_heads; ++h)
+        for (int r = 0; r < cache.rows(); ++r) {
+          const double score = cache.head(h)[static_cast<std::size_t>(r)].score;
+          ASSERT_NEAR(static_cast<double>(twin.score(call.first + s, h, r)), score, 1e-5 * (1 + score))
+              << "row " << r << " of " << cache.rows() << ", call " << step << " of " << call.tokens << " tokens";
+        }
+    }
+  }
+}
+
+TEST(CudaAttend, FloatsAreTheOracles) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    expect_oracles_attention<float>(seed, 1e-5);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+}
+
+TEST(CudaAttend, HalvesAreTheOracles) {
+  for (std::uint64_t seed = 100; seed < 120; ++seed) {
+    expect_oracles_attention<Eigen::half>(seed, 1e-3);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+}
+
+TEST(CudaAttend, Bfloat16IsTheOracles) {
+  for (std::uint64_t seed = 200; seed < 205; ++seed) {
+    expect_oracles_attention<Eigen::bfloat16>(seed, 8e-3);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,312 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "buzz/buzz_cache.h"
+#include "cuda_twin.h"
+#include "oracle_config.h"
+
+namespace {
+
+using emulated::Floats;
+using oracle::Random;
+
+Floats draw(Random& random, int size) {
+  Floats x(static_cast<std::size_t>(size));
+  for (float& f : x) f = random.real() * 2;
+  return x;
+}
+
+/// The same sizes for the host's policy and the device's.
+void set(buzz::Protect& protect, Random& random) {
+  protect.sink = random.in(0, 4);
+  protect.window = random.in(1, 9);
+}
+void set(buzz::Segments::Options& o, Random& random) {
+  o.threshold = random.in(2, 30);
+  o.hive = random.of({buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together});
+  o.passes = random.one_in(4) ? buzz::Passes::single : buzz::Passes::until_bounded;
+  o.stride = random.in(2, 5);
+  o.keep = random.in(1, 3);
+}
+void set(buzz::TopK::Options& o, Random& random) {
+  o.heavy = random.in(2, 12);
+  o.threshold = o.heavy + random.in(0, 6);
+}
+void set(buzz::Nothing::Options& o, Random& random) { o.threshold = random.in(0, 5); }
+void set(buzz::MassOptions& o, Random& random) {
+  o.mass = random.of({buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest, buzz::MassKind::newest,
+                      buzz::MassKind::largest, buzz::MassKind::decayed});
+}
+void set(buzz::DiversityOptions& o, Random& random) {
+  if (o.mean_over == buzz::MeanOver::all && o.unlike == buzz::Unlike::cosine)
+    o.unlike = random.of({buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance});
+}
+
+struct Ran {
+  int evictions = 0;
+};
+
+/// The emulated device against the host's cache, one a sequence, over many calls and evictions: the same positions,
+/// row for row, the same scores and outputs to float arithmetic.
+template <class T, class HostPolicy, class DevicePolicy>
+Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
+  Random random(seed);
+  buzz::Shape shape;
+  shape.kv_heads = random.in(1, 3);
+  shape.query_heads = shape.kv_heads * random.in(1, 4);
+  shape.head_dim = random.of({16, 64, 80});
+  shape.max_chunk = random.of({1, 4, 20});
+  typename DevicePolicy::Options options;
+  set(static_cast<buzz::Protect&>(options), random);
+  set(static_cast<typename DevicePolicy::Select::Options&>(options), random);
+  typename HostPolicy::Options host_options;
+  static_cast<buzz::Protect&>(host_options) = options;
+  static_cast<typename DevicePolicy::Select::Options&>(host_options) = options;
+  if constexpr (DevicePolicy::Score::needs_mass) {
+    set(static_cast<buzz::MassOptions&>(options), random);
+    static_cast<buzz::MassOptions&>(host_options) = options;
+  }
+  if constexpr (DevicePolicy::Score::needs_rows) {
+    set(static_cast<buzz::DiversityOptions&>(options), random);
+    static_cast<buzz::DiversityOptions&>(host_options) = options;
+  }
+  buzz::Rope rope;
+  if (random.one_in(2)) {
+    rope.base = 10000;
+    rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
+    if (HostPolicy::moves_are_few && random.one_in(2)) {
+      rope.positions = buzz::Positions::compact;
+      rope.keys = buzz::KeyStorage::rotated;
+    }
+  }
+  buzz::cuda::Batch batch;
+  batch.sequences = random.in(1, 3);
+  batch.splits = random.of({0, 1, 3});
+  emulated::Twin<T, DevicePolicy> twin(shape, batch, options, rope);
+  std::vector<buzz::BuzzCache<T, HostPolicy>> hosts;
+  for (int s = 0; s < batch.sequences; ++s) hosts.emplace_back(shape, host_options, rope);
+  EXPECT_EQ(twin.cache.capacity(), hosts[0].capacity());
+
+  Ran ran;
+  for (int step = 0; step < 40; ++step) {
+    buzz::cuda::Call call;
+    call.tokens = random.one_in(2) ? 1 : random.in(1, shape.max_chunk);
+    call.first = random.in(0, batch.sequences - 1);
+    call.count = random.in(1, batch.sequences - call.first);
+    const int size = call.count * call.tokens * shape.head_dim;
+    const Floats q = draw(random, size * shape.query_heads), k = draw(random, size * shape.kv_heads),
+                 v = draw(random, size * shape.kv_heads);
+    const Floats out = twin.attend(q, k, v, call);
+    for (int s = 0; s < call.count; ++s) {
+      auto& host = hosts[static_cast<std::size_t>(call.first + s)];
+      const auto its = [&](const Floats& x, int heads) {
+        const auto begin = x.begin() + s * call.tokens * heads * shape.head_dim;
+        return emulated::Twin<T, DevicePolicy>::typed(Floats(begin, begin + call.tokens * heads * shape.head_dim));
+      };
+      const auto tq = its(q, shape.query_heads), tk = its(k, shape.kv_heads), tv = its(v, shape.kv_heads);
+      Floats expected(tq.size());
+      const int before = host.rows() + call.tokens;
+      host.attend(buzz::view(tq, call.tokens, shape.query_heads, shape.head_dim),
+                  buzz::view(tk, call.tokens, shape.kv_heads, shape.head_dim),
+                  buzz::view(tv, call.tokens, shape.kv_heads, shape.head_dim),
+                  buzz::view(expected, call.tokens, shape.query_heads, shape.head_dim));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const float got = out[static_cast<std::size_t>(s) * expected.size() + i];
+        EXPECT_NEAR(static_cast<double>(got), static_cast<double>(expected[i]), tolerance);
+        if (testing::Test::HasFailure()) return ran;
+      }
+      EXPECT_EQ(twin.cache.rows(call.first + s), host.rows());
+      EXPECT_EQ(twin.cache.lengths(call.first + s).regions(options), host.regions());
+      EXPECT_EQ(twin.cache.lengths(call.first + s).next, host.next_position());
+      ran.evictions += host.rows() < before;
+      for (int h = 0; h < shape.kv_heads; ++h)
+        for (int r = 0; r < host.rows(); ++r) {
+          EXPECT_EQ(twin.position(call.first + s, h, r), host.positions(h)[r]) << "row " << r << ", call " << step;
+          if constexpr (DevicePolicy::Score::needs_mass) {
+            const double score = static_cast<double>(host.scores(h)[r]);
+            EXPECT_NEAR(static_cast<double>(twin.score(call.first + s, h, r)), score, 2e-5 * (1 + score));
+          }
+          for (int d = 0; d < shape.head_dim; ++d) {
+            EXPECT_NEAR(static_cast<double>(static_cast<float>(twin.cache.keys(call.first + s).row(0, h, r)[d])),
+                        static_cast<double>(static_cast<float>(host.keys().row(h, r)[d])), tolerance);
+            EXPECT_EQ(static_cast<float>(twin.cache.values(call.first + s).row(0, h, r)[d]),
+                      static_cast<float>(host.values().row(h, r)[d]));
+          }
+          if (testing::Test::HasFailure()) return ran;
+        }
+    }
+  }
+  return ran;
+}
+
+template <class HostPolicy, class DevicePolicy>
+void expect_hosts_caches(int runs) {
+  int evictions = 0;
+  for (int seed = 0; seed < runs; ++seed) {
+    evictions += expect_hosts_cache<float, HostPolicy, DevicePolicy>(static_cast<std::uint64_t>(seed), 1e-5).evictions;
+    ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
+  }
+  EXPECT_GT(evictions, 3 * runs);
+}
+
+TEST(CudaCache, BeehiveIsTheHosts) { expect_hosts_caches<buzz::Beehive, buzz::cuda::Beehive>(30); }
+TEST(CudaCache, HeavyHitterIsTheHosts) { expect_hosts_caches<buzz::HeavyHitter, buzz::cuda::HeavyHitter>(12); }
+TEST(CudaCache, StreamingIsTheHosts) { expect_hosts_caches<buzz::Streaming, buzz::cuda::Streaming>(8); }
+TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches<buzz::Strided, buzz::cuda::Strided>(8); }
+TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches<buzz::DiverseBeehive, buzz::cuda::DiverseBeehive>(12); }
+TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches<buzz::KeyDiff, buzz::cuda::KeyDiff>(8); }
+TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches<buzz::KeyOutliers, buzz::cuda::KeyOutliers>(12); }
+
+/// One token of every sequence: q, k, v and out where a captured step finds them.
+struct Tokens {
+  Tokens(const buzz::Shape& shape, int sequences)
+      : q(static_cast<std::size_t>(sequences * shape.query_heads * shape.head_dim)),
+        k(static_cast<std::size_t>(sequences * shape.kv_heads * shape.head_dim)),
+        v(k),
+        out(q) {}
+  void draw(Random& random) {
+    for (Floats* x : {&q, &k, &v})
+      for (float& f : *x) f = random.real() * 2;
+    std::fill(out.begin(), out.end(), NAN);
+  }
+  template <class Cache>
+  int step(Cache& cache, buzz::cuda::Call call, emulated::Stream stream) {
+    const buzz::Shape& s = cache.shape();
+    const auto view = [&](auto* data, int heads) { return buzz::cuda::dense(data, call.tokens, heads, s.head_dim); };
+    return cache.attend(
+        view(static_cast<const float*>(q.data()), s.query_heads), view(static_cast<const float*>(k.data()), s.kv_heads),
+        view(static_cast<const float*>(v.data()), s.kv_heads), view(out.data(), s.query_heads), call, stream);
+  }
+  Floats q, k, v, out;
+};
+
+TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
+  const buzz::Shape shape{4, 2, 64};
+  buzz::cuda::Options options;
+  options.sink = 2;
+  options.window = 6;
+  options.threshold = 9;
+  options.hive = buzz::HiveRule::heaviest;
+  buzz::cuda::Batch batch;
+  batch.sequences = 2;
+  for (const auto positions : {buzz::Positions::logical, buzz::Positions::compact}) {
+    buzz::Rope rope;
+    rope.base = 10000;
+    rope.positions = positions;
+    using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+    Twin eager(shape, batch, options, rope), graph(shape, batch, options, rope);
+    Tokens a(shape, 2), b(shape, 2);
+    Random same(5), again(5);
+    for (int t = 0; t < 3; ++t) {  // the second sequence is longer
+      a.draw(same), b.draw(again);
+      ASSERT_EQ(a.step(eager.cache, {1, 1, 1}, 1), 0);
+      ASSERT_EQ(b.step(graph.cache, {1, 1, 1}, 1), 0);
+    }
+    std::vector<std::function<void()>> kernels;
+    ASSERT_EQ(b.step(graph.cache, {1, 0, 2}, emulated::Stream(&kernels)), 0);
+    int evictions = 0;
+    for (int t = 0; t < 60; ++t) {
+      a.draw(same), b.draw(again);
+      const int before = eager.cache.rows(0);
+      ASSERT_EQ(a.step(eager.cache, {1, 0, 2}, t), 0);
+      if (t > 0) {
+        ASSERT_EQ(graph.cache.replayed({1, 0, 2}), 0);
+      }
+      for (const auto& kernel : kernels) kernel();
+      ASSERT_EQ(a.out, b.out) << "token " << t;
+      for (int s = 0; s < 2; ++s) {
+        ASSERT_EQ(graph.cache.rows(s), eager.cache.rows(s));
+        for (int h = 0; h < 2; ++h)
+          for (int r = 0; r < eager.cache.rows(s); ++r) {
+            ASSERT_EQ(graph.position(s, h, r), eager.position(s, h, r));
+            ASSERT_EQ(graph.score(s, h, r), eager.score(s, h, r));
+          }
+      }
+      evictions += eager.cache.rows(0) < before;
+    }
+    EXPECT_GT(evictions, 5);
+  }
+}
+
+TEST(CudaCache, RefusesAndLaunchesNothing) {
+  buzz::Shape shape{2, 1, 64};
+  shape.max_chunk = 4;
+  emulated::Twin<float, buzz::cuda::Full> twin(shape, {}, [] {
+    buzz::cuda::Full::Options o;
+    o.capacity = 3;
+    return o;
+  }());
+  Tokens tokens(shape, 8);
+  std::vector<std::function<void()>> kernels;
+  emulated::Stream stream(&kernels);
+  const auto refused = [&](buzz::cuda::Call call) { return tokens.step(twin.cache, call, stream) != 0; };
+  EXPECT_TRUE(refused({0, 0, 1}));
+  EXPECT_TRUE(refused({5, 0, 1}));
+  EXPECT_TRUE(refused({1, 0, 2}));
+  EXPECT_TRUE(refused({1, 1, 1}));
+  EXPECT_TRUE(refused({1, -1, 1}));
+  EXPECT_TRUE(refused({1, 0, 0}));
+  EXPECT_TRUE(refused({4, 0, 1})) << "more rows than capacity";
+  EXPECT_NE(twin.cache.evict(stream), 0) << "no step has begun";
+  const auto row = buzz::cuda::dense(static_cast<const float*>(tokens.k.data()), 1, 1, 64);
+  EXPECT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
+  EXPECT_TRUE(refused({1, 0, 1})) << "a step has not ended";
+  EXPECT_NE(twin.cache.replayed({1, 0, 1}), 0);
+  EXPECT_TRUE(kernels.empty());
+  EXPECT_EQ(twin.cache.evict(1), 0);
+  EXPECT_EQ(twin.cache.rows(0), 1);
+}
+
+TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
+  using Cache = buzz::cuda::BasicCache<float, buzz::cuda::HeavyHitter, emulated::Launcher>;
+  const auto field = [](const buzz::Shape& shape, const buzz::cuda::Batch& batch, const buzz::Rope& rope) {
+    try {
+      Cache::bytes(shape, batch, {}, rope);
+    } catch (const buzz::InvalidArgument& e) {
+      return e.field();
+    }
+    return std::string();
+  };
+  buzz::cuda::Batch batch;
+  EXPECT_EQ(field({2, 1, 64}, batch, {}), "");
+  EXPECT_EQ(field({2, 1, 66}, batch, {}), "head_dim");
+  EXPECT_EQ(field({2, 1, 260}, batch, {}), "head_dim");
+  EXPECT_EQ(field({3, 2, 64}, batch, {}), "query_heads");
+  EXPECT_EQ(field({2, 1, 64, 1, 1}, batch, {}), "max_rollback");
+  batch.kept_logits = 2;
+  EXPECT_EQ(field({2, 1, 64}, batch, {}), "kept_logits");
+  batch = {};
+  batch.sequences = 0;
+  EXPECT_EQ(field({2, 1, 64}, batch, {}), "sequences");
+  buzz::Rope rope;
+  rope.base = 10000;
+  rope.positions = buzz::Positions::compact;
+  EXPECT_EQ(field({2, 1, 64}, {}, rope), "rope.positions");
+}
+
+TEST(CudaCache, ResetMakesARerunBitEqual) {
+  const buzz::Shape shape{4, 2, 64};
+  buzz::cuda::Options options;
+  options.window = 4;
+  options.threshold = 6;
+  buzz::cuda::Batch batch;
+  batch.sequences = 2;
+  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, batch, options);
+  Floats outs[2];
+  for (Floats& out : outs) {
+    Random random(3);
+    Tokens tokens(shape, 2);
+    for (int t = 0; t < 40; ++t) {
+      tokens.draw(random);
+      ASSERT_EQ(tokens.step(twin.cache, {1, 1, 1}, t), 0);
+      out.insert(out.end(), tokens.out.begin(), tokens.out.begin() + 4 * 64);
+    }
+    ASSERT_EQ(twin.cache.reset(1, 1, 1), 0);
+    EXPECT_EQ(twin.cache.rows(1), 0);
+  }
+  EXPECT_EQ(outs[0], outs[1]);
+}
+
+}  // namespace

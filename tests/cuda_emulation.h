@@ -1,0 +1,110 @@
+#pragma once
+
+// The kernels of include/buzz/cuda on the host: their bodies are the device's, word for word. A phase runs for all
+// threads of a block in an order drawn anew each time, before the next phase begins.
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "buzz/cuda/block.cuh"
+
+namespace emulated {
+
+class Block {
+ public:
+  template <class V>
+  class Private {
+   public:
+    explicit Private(const Block& block) : values_(static_cast<std::size_t>(block.threads())) {
+      // Registers hold anything at first.
+      std::memset(static_cast<void*>(values_.data()), 0xff, values_.size() * sizeof(V));
+    }
+    V& operator[](int thread) { return values_[static_cast<std::size_t>(thread)]; }
+
+   private:
+    std::vector<V> values_;
+  };
+
+  Block(int x, int y, int z, int threads, unsigned seed)
+      : x_(x), y_(y), z_(z), order_(static_cast<std::size_t>(threads)), random_(seed) {
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+  int x() const { return x_; }
+  int y() const { return y_; }
+  int z() const { return z_; }
+  int threads() const { return static_cast<int>(order_.size()); }
+
+  template <class F>
+  void phase(F&& f) {
+    std::shuffle(order_.begin(), order_.end(), random_);
+    for (const int t : order_) f(t);
+  }
+  template <class F>
+  void alone(F&& f) {
+    phase(f);
+  }
+  template <int lanes, class V, class X, int n>
+  void add_lanes(Private<V>& threads, X (V::*values)[n]) {
+    for (int first = 0; first < this->threads(); first += lanes)
+      for (int i = 0; i < n; ++i)
+        for (int offset = lanes / 2; offset > 0; offset /= 2) {
+          X sums[lanes];
+          for (int l = 0; l < lanes; ++l)
+            sums[l] = (threads[first + l].*values)[i] + (threads[first + (l ^ offset)].*values)[i];
+          for (int l = 0; l < lanes; ++l) (threads[first + l].*values)[i] = sums[l];
+        }
+  }
+  void add(int* counter, int n) { *counter += n; }
+
+ private:
+  int x_, y_, z_;
+  std::vector<int> order_;
+  std::minstd_rand random_;
+};
+
+/// Launches run at once, or, as in a capture, are kept for later with the arguments that they have now.
+struct Stream {
+  Stream(int s) : seed(s) {}  // NOLINT: of the orders
+  explicit Stream(std::vector<std::function<void()>>* g) : graph(g) {}
+  int seed = 0;
+  std::vector<std::function<void()>>* graph = nullptr;
+};
+
+/// Runs all blocks of a launch, in random order too.
+struct Launcher {
+  using Stream = emulated::Stream;
+  using Result = int;
+  static constexpr Result success = 0, invalid = 1;
+
+  template <class Kernel>
+  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
+    if (stream.graph != nullptr) {
+      stream.graph->push_back([=] { run(kernel, grid, 1); });
+      return success;
+    }
+    run(kernel, grid, stream.seed);
+    return success;
+  }
+
+ private:
+  template <class Kernel>
+  static void run(const Kernel& kernel, buzz::cuda::Grid grid, int seed) {
+    std::minstd_rand random(static_cast<unsigned>(seed));
+    std::vector<int> blocks(static_cast<std::size_t>(std::max(0, grid.x) * grid.y * grid.z));
+    std::iota(blocks.begin(), blocks.end(), 0);
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    for (const int b : blocks) {
+      typename Kernel::Shared shared;
+      std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
+      Block block(b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y, Kernel::threads,
+                  static_cast<unsigned>(random()));
+      kernel(block, shared);
+    }
+  }
+};
+
+}  // namespace emulated

@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "buzz/buzz_cache.h"
+#include "cuda_twin.h"
+#include "oracle_config.h"
+
+namespace {
+
+using emulated::Floats;
+using oracle::Random;
+using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+
+Floats draw(Random& random, int size) {
+  Floats x(static_cast<std::size_t>(size));
+  for (float& f : x) f = random.real() * 2;
+  return x;
+}
+
+/// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
+struct Pair {
+  Pair(Random& random, int group, buzz::MassKind mass)
+      : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass)) {
+    tokens = random.in(1, 24);
+    if (random.one_in(2)) add(random, 24, false);
+    add(random, tokens, true);
+  }
+  static buzz::cuda::Options options(buzz::MassKind mass) {
+    buzz::cuda::Options o;
+    o.mass = mass;
+    return o;
+  }
+  static buzz::Options host_options(buzz::MassKind mass) {
+    buzz::Options o;
+    o.mass = mass;
+    return o;
+  }
+  void add(Random& random, int n, bool open) {
+    const Floats k = draw(random, n * 2 * 64), v = draw(random, n * 2 * 64);
+    host.append(buzz::view(k, n, 2, 64), buzz::view(v, n, 2, 64));
+    const auto device = [&](const Floats& x) { return buzz::cuda::dense(x.data(), n, 2, 64); };
+    EXPECT_EQ(twin.cache.append(device(k), device(v), {n, 0, 1}, 1), 0);
+    if (!open) {
+      EXPECT_EQ(twin.cache.evict(1), 0);
+    }
+  }
+  void expect_the_same_scores() {
+    for (int h = 0; h < 2; ++h)
+      for (int r = 0; r < host.rows(); ++r)
+        ASSERT_NEAR(static_cast<double>(twin.score(0, h, r)), static_cast<double>(host.scores(h)[r]), 2e-5)
+            << "row " << r << " of " << host.rows() << ", " << tokens << " tokens";
+  }
+
+  buzz::Shape shape;
+  int tokens;
+  Twin twin;
+  buzz::BuzzCache<float> host;
+};
+
+constexpr buzz::MassKind kinds[] = {buzz::MassKind::accumulated, buzz::MassKind::latest,  buzz::MassKind::newest,
+                                    buzz::MassKind::largest,     buzz::MassKind::decayed, buzz::MassKind::mean};
+
+TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
+  Random random(1);
+  for (int run = 0; run < 60; ++run) {
+    Pair pair(random, random.in(1, 3), kinds[run % 6]);
+    const int rows = pair.host.rows(), heads = pair.shape.query_heads;
+    Floats p(static_cast<std::size_t>(heads * pair.tokens * rows));
+    for (float& x : p) x = random.one_in(20) ? NAN : random.one_in(30) ? INFINITY : random.real() + 1;
+    buzz::Beehive policy(pair.host.options(), 2, 24);
+    policy.append(rows > 24 ? 24 : pair.tokens);
+    if (rows > 24) policy.append(pair.tokens);
+    policy.observe(buzz::View<const float>(p.data(), heads, pair.tokens, rows));
+    ASSERT_EQ(
+        pair.twin.cache.observe(buzz::cuda::dense(static_cast<const float*>(p.data()), heads, pair.tokens, rows), run),
+        0);
+    for (int h = 0; h < 2; ++h)
+      for (int r = 0; r < rows; ++r) ASSERT_FLOAT_EQ(pair.twin.score(0, h, r), policy.scores(h)[r]) << "run " << run;
+  }
+}
+
+TEST(CudaObserve, LogSumExpsGiveTheHostsScores) {
+  Random random(2);
+  for (int run = 0; run < 60; ++run) {
+    Pair pair(random, random.in(1, 5), kinds[run % 6]);
+    const int heads = pair.shape.query_heads;
+    const Floats q = draw(random, pair.tokens * heads * 64);
+    Floats lse = draw(random, pair.tokens * heads);
+    for (float& x : lse) x = random.one_in(9) ? (random.one_in(2) ? NAN : -INFINITY) : x + 3;
+    pair.host.observe(buzz::view(q, pair.tokens, heads, 64),
+                      buzz::View<const float>(lse.data(), 1, pair.tokens, heads));
+    ASSERT_EQ(pair.twin.cache.observe(buzz::cuda::dense(q.data(), pair.tokens, heads, 64), lse.data(), run), 0);
+    pair.expect_the_same_scores();
+    ASSERT_FALSE(HasFatalFailure()) << "run " << run;
+  }
+}
+
+/// A query of NaN gives NaN and no mass; the others of its call are as if it were not there.
+TEST(CudaObserve, ANaNQueryGivesNoMass) {
+  for (const int kept_logits : {0, 4}) {
+    const buzz::Shape shape{4, 2, 64, 4};
+    buzz::cuda::Batch batch;
+    batch.kept_logits = kept_logits;
+    batch.splits = 3;
+    Twin twin(shape, batch, {});
+    buzz::BuzzCache<float> host(shape);
+    Random random(3);
+    Floats q = draw(random, 4 * 4 * 64);
+    const Floats k = draw(random, 4 * 2 * 64), v = draw(random, 4 * 2 * 64);
+    q[(2 * 4 + 1) * 64 + 5] = NAN;  // token 2, head 1
+    Floats expected(q.size());
+    host.attend(buzz::view(q, 4, 4, 64), buzz::view(k, 4, 2, 64), buzz::view(v, 4, 2, 64),
+                buzz::view(expected, 4, 4, 64));
+    const Floats out = twin.attend(q, k, v, {4, 0, 1});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(std::isnan(out[i]), i / 64 == 2 * 4 + 1) << i;
+      ASSERT_EQ(std::isnan(out[i]), std::isnan(expected[i]));
+    }
+    for (int h = 0; h < 2; ++h)
+      for (int r = 0; r < 4; ++r) ASSERT_NEAR(twin.score(0, h, r), host.scores(h)[r], 1e-5);
+  }
+}
+
+/// A value of NaN reaches those queries alone that see its row: it is not even multiplied by 0.
+TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
+  const buzz::Shape shape{2, 1, 64, 4};
+  Twin twin(shape, {}, {});
+  Random random(4);
+  const Floats q = draw(random, 4 * 2 * 64), k = draw(random, 4 * 64);
+  Floats v = draw(random, 4 * 64);
+  v[2 * 64 + 7] = NAN;
+  const Floats out = twin.attend(q, k, v, {4, 0, 1});
+  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 128 >= 2 && i % 64 == 7) << i;
+}
+
+}  // namespace

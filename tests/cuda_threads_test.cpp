@@ -1,0 +1,231 @@
+// The kernels with a thread of the host for each of a block's, all blocks of a launch at once: what the emulation in
+// phases cannot see, a barrier too few or two blocks at the same bytes, ThreadSanitizer does (.ci/run, threads).
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "buzz/cuda/policies.cuh"
+#include "cuda_twin.h"
+#include "oracle_config.h"
+
+namespace {
+
+using emulated::Floats;
+
+class Barrier {
+ public:
+  explicit Barrier(int threads) : threads_(threads) {}
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const int turn = turn_;
+    if (++waiting_ == threads_) {
+      waiting_ = 0;
+      ++turn_;
+      all_.notify_all();
+    } else {
+      all_.wait(lock, [&] { return turn_ != turn; });
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_;
+  int threads_, waiting_ = 0, turn_ = 0;
+};
+
+/// What the threads of a block have in common.
+struct Team {
+  explicit Team(int threads) : all(threads), exchange(static_cast<std::size_t>(threads)) {
+    for (int t = 0; t < threads; t += 32) warps.push_back(std::make_unique<Barrier>(32));
+  }
+  Barrier all;
+  std::vector<std::unique_ptr<Barrier>> warps;
+  std::vector<std::vector<double>> exchange;
+  std::mutex adding;
+};
+
+class Block {
+ public:
+  template <class V>
+  class Private {
+   public:
+    explicit Private(const Block&) { std::memset(static_cast<void*>(&value_), 0xff, sizeof value_); }
+    V& operator[](int) { return value_; }
+
+   private:
+    V value_;
+  };
+
+  Block(Team& team, int x, int y, int z, int thread) : team_(team), x_(x), y_(y), z_(z), thread_(thread) {}
+  int x() const { return x_; }
+  int y() const { return y_; }
+  int z() const { return z_; }
+  template <class F>
+  void phase(F&& f) {
+    f(thread_);
+    team_.all.wait();
+  }
+  template <class F>
+  void alone(F&& f) {
+    f(thread_);
+  }
+  template <int lanes, class V, class X, int n>
+  void add_lanes(Private<V>& threads, X (V::*values)[n]) {
+    X(&x)[n] = threads[0].*values;
+    Barrier& warp = *team_.warps[static_cast<std::size_t>(thread_ / 32)];
+    for (int offset = lanes / 2; offset > 0; offset /= 2) {
+      its(thread_).assign(x, x + n);
+      warp.wait();
+      for (int i = 0; i < n; ++i) x[i] += static_cast<X>(its(thread_ ^ offset)[static_cast<std::size_t>(i)]);
+      warp.wait();
+    }
+  }
+  void add(int* counter, int n) {
+    const std::lock_guard<std::mutex> lock(team_.adding);
+    *counter += n;
+  }
+
+ private:
+  std::vector<double>& its(int thread) { return team_.exchange[static_cast<std::size_t>(thread)]; }
+
+  Team& team_;
+  int x_, y_, z_, thread_;
+};
+
+struct Launcher {
+  using Stream = int;
+  using Result = int;
+  static constexpr Result success = 0, invalid = 1;
+
+  template <class Kernel>
+  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream) {
+    struct Running {
+      explicit Running(int threads) : team(threads) { std::memset(static_cast<void*>(&shared), 0xff, sizeof shared); }
+      Team team;
+      typename Kernel::Shared shared;
+    };
+    std::vector<std::unique_ptr<Running>> blocks;
+    std::vector<std::thread> threads;
+    for (int b = 0; b < std::max(0, grid.x) * grid.y * grid.z; ++b) {
+      blocks.push_back(std::make_unique<Running>(Kernel::threads));
+      Running& running = *blocks.back();
+      for (int t = 0; t < Kernel::threads; ++t)
+        threads.emplace_back([=, &kernel, &running] {
+          Block block(running.team, b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y, t);
+          kernel(block, running.shared);
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return success;
+  }
+};
+
+/// A few steps with evictions, on threads and emulated in phases: the same bits.
+template <class Policy>
+void expect_the_same(const typename Policy::Options& options, const buzz::Rope& rope, int kept_logits) {
+  const buzz::Shape shape{2, 1, 16, 4};
+  buzz::cuda::Batch batch;
+  batch.kept_logits = kept_logits;
+  batch.splits = 2;
+  emulated::Twin<float, Policy> twin(shape, batch, options, rope);
+  using Cache = buzz::cuda::BasicCache<float, Policy, Launcher>;
+  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, options, rope);
+  emulated::Memory memory(bytes.cache), workspace(bytes.workspace);
+  Cache cache(shape, batch, options, rope, memory.data(), workspace.data());
+  ASSERT_EQ(cache.reset(0), 0);
+  oracle::Random random(1);
+  int evictions = 0;
+  for (int step = 0; step < 5; ++step) {
+    const int tokens = step % 2 == 0 ? 4 : 1;
+    const auto draw = [&](int heads) {
+      Floats x(static_cast<std::size_t>(tokens * heads * 16));
+      for (float& f : x) f = random.real() * 2;
+      return x;
+    };
+    const Floats q = draw(2), k = draw(1), v = draw(1);
+    Floats out(q.size(), NAN);
+    const buzz::cuda::Call call{tokens, 0, 1};
+    const auto view = [&](const Floats& x, int heads) { return buzz::cuda::dense(x.data(), tokens, heads, 16); };
+    const int before = cache.rows(0) + tokens;
+    ASSERT_EQ(cache.attend(view(q, 2), view(k, 1), view(v, 1), buzz::cuda::dense(out.data(), tokens, 2, 16), call, 0),
+              0);
+    ASSERT_EQ(out, twin.attend(q, k, v, call));
+    ASSERT_EQ(cache.rows(0), twin.cache.rows(0));
+    for (int r = 0; r < cache.rows(0); ++r) {
+      ASSERT_EQ(cache.positions(0)[r], twin.position(0, 0, r));
+      ASSERT_EQ(cache.scores(0)[r], twin.score(0, 0, r));
+      for (int d = 0; d < 16; ++d) {
+        ASSERT_EQ(cache.keys(0).row(0, 0, r)[d], twin.cache.keys(0).row(0, 0, r)[d]);
+        ASSERT_EQ(cache.values(0).row(0, 0, r)[d], twin.cache.values(0).row(0, 0, r)[d]);
+      }
+    }
+    evictions += cache.rows(0) < before;
+  }
+  EXPECT_GE(evictions, 2);
+}
+
+TEST(CudaThreads, Beehive) {
+  buzz::cuda::Options o;
+  o.sink = 1;
+  o.window = 3;
+  o.threshold = 2;
+  o.stride = 3;
+  o.keep = 2;
+  o.hive = buzz::HiveRule::first;
+  buzz::Rope rope;
+  rope.base = 10000;
+  rope.positions = buzz::Positions::compact;
+  expect_the_same<buzz::cuda::Beehive>(o, rope, 1);
+}
+
+TEST(CudaThreads, HeavyHitter) {
+  buzz::cuda::HeavyHitter::Options o;
+  o.window = 3;
+  o.heavy = 3;
+  expect_the_same<buzz::cuda::HeavyHitter>(o, {}, 4);
+}
+
+TEST(CudaThreads, KeyDiff) {
+  buzz::cuda::KeyDiff::Options o;
+  o.heavy = 6;
+  expect_the_same<buzz::cuda::KeyDiff>(o, {}, 0);
+}
+
+TEST(CudaThreads, CompactionInSeveralTiles) {
+  const int capacity = 1300, dim = 16;
+  buzz::cuda::TopKRule rule{700, 1200};
+  std::vector<float> keys(capacity * dim), values, scores(capacity), expected;
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<float>(i);
+  values = keys;
+  std::vector<std::int32_t> positions(capacity), kept;
+  for (int r = 0; r < capacity && kept.size() < 700; ++r)
+    if (r % 7 != 0 || r > 500) kept.push_back(r);
+  buzz::cuda::State state;
+  state.now = {capacity, 0, capacity};
+  expected = keys;
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    std::copy_n(keys.begin() + kept[i] * dim, dim, expected.begin() + static_cast<std::ptrdiff_t>(i) * dim);
+  buzz::cuda::Compact<float, buzz::cuda::TopKRule> kernel{buzz::cuda::dense(keys.data(), 1, capacity, dim),
+                                                          buzz::cuda::dense(values.data(), 1, capacity, dim),
+                                                          scores.data(),
+                                                          positions.data(),
+                                                          kept.data(),
+                                                          &state,
+                                                          {0, 0},
+                                                          rule,
+                                                          1,
+                                                          1,
+                                                          dim,
+                                                          capacity};
+  Launcher::launch(kernel, {2 * kernel.slices() + 1, 1, 1}, 0);
+  EXPECT_EQ(keys, expected);
+  EXPECT_EQ(values, expected);
+  EXPECT_EQ(state.then.rows, 700);
+}
+
+}  // namespace

@@ -1,0 +1,77 @@
+#pragma once
+
+// buzz::cuda::BuzzCache on the emulated device, in poisoned memory: what nobody wrote is NaN.
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "buzz/cuda/buzz_cache.cuh"
+#include "cuda_emulation.h"
+
+namespace emulated {
+
+using Floats = std::vector<float>;
+
+/// 256-byte aligned bytes, all ones: NaN in every type, -1 in integers.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) : bytes_(bytes + 256, static_cast<char>(0xff)) {}
+  void* data() {
+    void* begin = bytes_.data();
+    std::size_t space = bytes_.size();
+    return std::align(256, space - 256, begin, space);
+  }
+
+ private:
+  std::vector<char> bytes_;
+};
+
+template <class T, class Policy>
+struct Twin {
+  using Cache = buzz::cuda::BasicCache<T, Policy, Launcher>;
+
+  Twin(const buzz::Shape& shape, const buzz::cuda::Batch& batch, const typename Policy::Options& options,
+       const buzz::Rope& rope = {}, const buzz::cuda::AttentionOptions& attention = {})
+      : memory(Cache::bytes(shape, batch, options, rope).cache),
+        workspace(Cache::bytes(shape, batch, options, rope).workspace),
+        cache(shape, batch, options, rope, memory.data(), workspace.data(), attention) {
+    if (cache.reset(seed()) != Launcher::success) throw 1;
+  }
+  int seed() { return static_cast<int>(random() % 100000); }
+
+  /// One step of sequences [first, first + count): q [count, tokens, query_heads, head_dim], k and v [count, tokens,
+  /// kv_heads, head_dim]; returns the outputs.
+  Floats attend(const Floats& q, const Floats& k, const Floats& v, buzz::cuda::Call call) {
+    const std::vector<T> tq = typed(q), tk = typed(k), tv = typed(v);
+    std::vector<T> out = typed(Floats(q.size(), NAN));
+    const buzz::Shape& s = cache.shape();
+    const auto view = [&](const T* data, int heads) { return buzz::cuda::dense(data, call.tokens, heads, s.head_dim); };
+    if (cache.attend(view(tq.data(), s.query_heads), view(tk.data(), s.kv_heads), view(tv.data(), s.kv_heads),
+                     buzz::cuda::dense(out.data(), call.tokens, s.query_heads, s.head_dim), call,
+                     seed()) != Launcher::success)
+      throw 2;
+    Floats result;
+    for (const T& x : out) result.push_back(static_cast<float>(x));
+    return result;
+  }
+  static std::vector<T> typed(const Floats& x) {
+    std::vector<T> result;
+    for (const float f : x) result.push_back(static_cast<T>(f));
+    return result;
+  }
+  float score(int sequence, int head, int row) const {
+    return cache.scores(sequence)[static_cast<std::ptrdiff_t>(head) * cache.capacity() + row];
+  }
+  int position(int sequence, int head, int row) const {
+    return cache.positions(sequence)[static_cast<std::ptrdiff_t>(head) * cache.capacity() + row];
+  }
+
+  std::minstd_rand random{7};
+  Memory memory, workspace;
+  Cache cache;
+};
+
+}  // namespace emulated
