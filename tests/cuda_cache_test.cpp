@@ -39,6 +39,7 @@ void set(buzz::MassOptions& o, Random& random) {
   o.mass = random.of({buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest, buzz::MassKind::newest,
                       buzz::MassKind::largest, buzz::MassKind::decayed});
 }
+void set(buzz::FadingOptions& o, Random& random) { o.fade = random.of({0.f, 0.06f, 1.f}); }
 void set(buzz::DiversityOptions& o, Random& random) {
   if (o.mean_over == buzz::MeanOver::all && o.unlike == buzz::Unlike::cosine)
     o.unlike = random.of({buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance});
@@ -71,6 +72,10 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
   if constexpr (DevicePolicy::Score::needs_rows) {
     set(static_cast<buzz::DiversityOptions&>(options), random);
     static_cast<buzz::DiversityOptions&>(host_options) = options;
+  }
+  if constexpr (DevicePolicy::Score::fades) {
+    set(static_cast<buzz::FadingOptions&>(options), random);
+    static_cast<buzz::FadingOptions&>(host_options) = options;
   }
   buzz::Rope rope;
   if (random.one_in(2)) {

@@ -55,8 +55,8 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
   std::vector<float> scores(size), worth(2 * size, NAN);
   std::vector<std::int32_t> kept(size, -7), picks(2 * size, -7);
   for (float& x : scores) x = score(random);
-  buzz::cuda::Select<Rule> kernel{scores.data(), nullptr, false, kept.data(), worth.data(), picks.data(), states.data(),
-                                  protect,       rule,    heads, lists,       capacity,     sequences};
+  buzz::cuda::Select<Rule> kernel{scores.data(), nullptr, false, 0.f,   kept.data(), worth.data(), picks.data(),
+                                  states.data(), protect, rule,  heads, lists,       capacity,     sequences};
   emulated::Launcher::launch(kernel, {1, lists, sequences}, random.in(0, 1 << 20));
 
   const Select select(options);
@@ -150,9 +150,9 @@ TEST(CudaSelect, EqualRowsStayFromTheFirst) {
   std::vector<std::int32_t> kept(capacity), picks(2 * capacity);
   buzz::cuda::State state;
   state.now = {capacity, 0, capacity};
-  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{
-      scores.data(), nullptr, false, kept.data(), worth.data(), picks.data(), &state, {0, 0}, {5, 5}, 1, 1,
-      capacity,      1};
+  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{scores.data(), nullptr, false,  0.f,    kept.data(), worth.data(),
+                                                  picks.data(),  &state,  {0, 0}, {5, 5}, 1,           1,
+                                                  capacity,      1};
   emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)], i);
 }
@@ -173,19 +173,9 @@ TEST(CudaSelect, MeanDividesByTheTokensSinceTheRow) {
   std::vector<std::int32_t> kept(rows), picks(2 * rows);
   buzz::cuda::State state;
   state.now = {rows, 0, 10};
-  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{scores.data(),
-                                                  positions.data(),
-                                                  true,
-                                                  kept.data(),
-                                                  worth.data(),
-                                                  picks.data(),
-                                                  &state,
-                                                  {0, 0},
-                                                  {2, 2},
-                                                  1,
-                                                  1,
-                                                  rows,
-                                                  1};
+  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{
+      scores.data(), positions.data(), true,   0.f, kept.data(), worth.data(), picks.data(),
+      &state,        {0, 0},           {2, 2}, 1,   1,           rows,         1};
   emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
   EXPECT_EQ(kept[0], 1);
   EXPECT_EQ(kept[1], 3);

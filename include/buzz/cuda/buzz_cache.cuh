@@ -157,7 +157,7 @@ class BasicCache {
                                 {1, w.kv_heads, w.count}, stream);
     if (result == Launcher::success && selects) {
       const float* worth = Score::needs_rows ? buffers_.diversity : Score::needs_mass ? w.scores : nullptr;
-      result = Launcher::launch(Select<Rule>{worth, positions, is_mean(), kept, buffers_.worth, buffers_.picks,
+      result = Launcher::launch(Select<Rule>{worth, positions, is_mean(), fade(), kept, buffers_.worth, buffers_.picks,
                                              w.states, options_, rule_, w.kv_heads, lists, capacity_, batch_.sequences},
                                 {1, lists, w.count}, stream);
     }
@@ -215,6 +215,10 @@ class BasicCache {
   bool is_mean() const {
     if constexpr (Score::needs_mass) return options_.mass == MassKind::mean;
     return false;
+  }
+  float fade() const {
+    if constexpr (Score::fades) return options_.fade / static_cast<float>(capacity_);
+    return 0;
   }
   Fold fold() const {
     if constexpr (Score::needs_mass) return {options_.mass, options_.decay};

@@ -16,23 +16,25 @@ namespace cuda {
 /// The attention that a row received: buzz::Mass.
 struct Mass {
   using Options = MassOptions;
-  static constexpr bool needs_mass = true, needs_rows = false, shared = false;
+  static constexpr bool needs_mass = true, needs_rows = false, shared = false, fades = false;
   static void check(const Options& o) { buzz::check(o); }
 };
 
 /// How unlike the mean key its key is: buzz::KeyDiversity.
 struct Diversity {
   using Options = DiversityOptions;
-  static constexpr bool needs_mass = false, needs_rows = true, shared = false;
+  static constexpr bool needs_mass = false, needs_rows = true, shared = false, fades = false;
   static void check(const Options&) {}
 };
 
-/// The same among the rows that stand for choice, summed over the heads: buzz::Shared<MiddleDiversity>.
+/// The same among the rows that stand for choice, the older the less, summed over the heads:
+/// buzz::Shared<buzz::Fading<buzz::MiddleDiversity>>.
 struct SharedMiddleDiversity : Diversity {
-  struct Options : DiversityOptions {
+  struct Options : DiversityOptions, FadingOptions {
     Options() { mean_over = MeanOver::middle; }
   };
-  static constexpr bool shared = true;
+  static constexpr bool shared = true, fades = true;
+  static void check(const Options& o) { buzz::check(static_cast<const FadingOptions&>(o)); }
 };
 
 /// Mean directions in place of mean keys: buzz::DirectionDiversity.
@@ -45,7 +47,7 @@ struct DirectionDiversity : Diversity {
 /// Every row is worth the same.
 struct Unscored : NoScore {
   using Options = NoScore::Options;
-  static constexpr bool shared = true;
+  static constexpr bool shared = true, fades = false;
 };
 
 /// The rule of a selection's options.

@@ -18,8 +18,9 @@ struct Select {
   };
 
   const float* scores;            // [sequences, kv_heads, capacity]; null: all rows are worth the same
-  const std::int32_t* positions;  // the same, for `mean`
+  const std::int32_t* positions;  // the same, for `mean` and `fade`
   bool mean;                      // a score counts by the number of tokens since the row's own
+  float fade;                     // what a score loses with each token (buzz::Fading)
   std::int32_t* kept;             // [sequences, lists, capacity], ascending
   float* worth;                   // [2, sequences, lists, capacity], room
   std::int32_t* picks;            // [2, sequences, lists, capacity], room
@@ -78,7 +79,8 @@ struct Select {
   }
   BUZZ_DEVICE float of_head(int s, int head, int row, int next) const {
     const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity + row;
-    return mean ? scores[at] / static_cast<float>(next - positions[at]) : scores[at];
+    if (mean) return scores[at] / static_cast<float>(next - positions[at]);
+    return fade == 0 ? scores[at] : scores[at] - fade * static_cast<float>(next - 1 - positions[at]);
   }
 };
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-#include <string>
 
-#include "buzz/error.h"
+#include "buzz/score/kinds.h"
 
 namespace buzz {
 
@@ -15,14 +13,12 @@ class Fading : public Score {
   static_assert(Score::code >= 0 && Score::code < 100, "it goes inside of Shared and of Mixed");
 
  public:
-  struct Options : Score::Options {
-    float fade = 0.06f;  // in the score's own units; finite and >= 0
-  };
+  struct Options : Score::Options, FadingOptions {};
   static constexpr int code = 2000000 + Score::code;  // in saved files
 
   static void check(const Options& o) {
     Score::check(o);
-    if (!(o.fade >= 0 && std::isfinite(o.fade))) fail("fade", std::to_string(o.fade), "finite and >= 0");
+    buzz::check(static_cast<const FadingOptions&>(o));
   }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "buzz/error.h"
@@ -36,5 +37,14 @@ struct DiversityOptions {
   Unlike unlike = Unlike::cosine;
   MeanOver mean_over = MeanOver::all;
 };
+
+/// Options of the score Fading.
+struct FadingOptions {
+  float fade = 0.06f;  // worth that a row loses with each `capacity` tokens of its age; finite and >= 0
+};
+inline void check(const FadingOptions& o) {
+  if (!(o.fade >= 0 && o.fade <= (std::numeric_limits<float>::max)()))
+    fail("fade", std::to_string(o.fade), "finite and >= 0");
+}
 
 }  // namespace buzz
