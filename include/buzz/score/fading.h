@@ -15,9 +15,12 @@ class Fading : public Score {
   static_assert(Score::code >= 0 && Score::code < 100, "it goes inside of Shared and of Mixed");
 
  public:
+  /// Score's, and how fast it fades.
   struct Options : Score::Options {
-    float fade = 0.06f;  // in the score's own units; finite and >= 0
+    float fade = 0.06f;  ///< in the score's own units; finite and >= 0
   };
+  /// @{
+  /// As in Mass.
   static constexpr int code = 2000000 + Score::code;  // in saved files
 
   static void check(const Options& o) {
@@ -29,6 +32,7 @@ class Fading : public Score {
     Score::archive(a, o);
     a.same("fade", o.fade);
   }
+  /// capacity: most rows of a head, and the unit of age.
   Fading(const Options& o, int heads, int capacity)
       : Score(o, heads, capacity), fade_(o.fade / static_cast<float>(capacity)) {}
 
@@ -38,6 +42,7 @@ class Fading : public Score {
     Score::worth(head, begin, count, positions, next, rows, out);
     for (int i = 0; i < count; ++i) out[i] -= fade_ * static_cast<float>(next - 1 - positions[begin + i]);
   }
+  /// @}
 
  private:
   float fade_;  // a token

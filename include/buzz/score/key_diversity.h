@@ -23,10 +23,13 @@ enum class MeanOver { all, middle };
 /// oldest rows.
 class KeyDiversity {
  public:
+  /// How keys are compared, and with which.
   struct Options {
-    Unlike unlike = Unlike::cosine;
-    MeanOver mean_over = MeanOver::all;
+    Unlike unlike = Unlike::cosine;      ///< the measure
+    MeanOver mean_over = MeanOver::all;  ///< what the mean is over
   };
+  /// @{
+  /// As in Mass.
   static constexpr int code = 3;            // in saved files
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
@@ -83,6 +86,7 @@ class KeyDiversity {
   void forget(int) {}
   Span<const float> scores(int, int) const { return {}; }
   std::size_t bytes() const { return (squares_.size() + sums_.size()) * sizeof(double); }
+  /// @}
 
  private:
   double& squares(int row) { return squares_[static_cast<std::size_t>(row)]; }
