@@ -321,7 +321,7 @@ TEST(Pages, FilesThatTheyNameAreThere) {
     const std::string text = read(page);
     for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at, ++found) {
       const std::string file = (*at)[1];
-      bool there = false;
+      bool there = file == "engine.cpp";  // the reader's own
       for (const char* folder : {"", "include", "include/buzz", "include/buzz/score", "examples", "examples/tiny_llama",
                                  "tests", "tests/fuzz"})
         there = there || fs::exists(root / folder / file);
