@@ -43,6 +43,10 @@ struct Engine {
     return p;
   }
 
+  /// Of one head, for buzz to move: [1, capacity, head_dim].
+  buzz::View<float> keys(int h) { return buzz::view(k[static_cast<std::size_t>(h)], 1, capacity, head_dim); }
+  buzz::View<float> values(int h) { return buzz::view(v[static_cast<std::size_t>(h)], 1, capacity, head_dim); }
+
   std::vector<std::vector<float>> k, v;
   int capacity, rows = 0;
 };
@@ -61,20 +65,24 @@ int main() {
 
   for (int t = 0; t < tokens; ++t) {
     engine.append(random);
-    policy.append(1);
+    const int n = 1, held = engine.rows;
+    peak = held > peak ? held : peak;
     const std::vector<float> p = engine.attend(random);
-    policy.observe(buzz::view(p, query_heads, 1, engine.rows));
-    peak = engine.rows > peak ? engine.rows : peak;
-    if (!policy.due()) continue;
-    const buzz::Keep& keep = policy.select();
-    for (int h = 0; h < kv_heads; ++h) {
-      auto& k = engine.k[static_cast<std::size_t>(h)];
-      auto& v = engine.v[static_cast<std::size_t>(h)];
-      buzz::compact(keep, h, buzz::view(k, 1, engine.capacity, head_dim));
-      buzz::compact(keep, h, buzz::view(v, 1, engine.capacity, head_dim));
+    const buzz::View<const float> probabilities = buzz::view(p, query_heads, n, engine.rows);
+
+    // As in README.md, which a test compares.
+    policy.append(n);
+    policy.observe(probabilities);  // [query_heads, queries, rows]
+    if (policy.due()) {
+      const buzz::Keep& keep = policy.select();
+      for (int h = 0; h < kv_heads; ++h) {
+        buzz::compact(keep, h, engine.keys(h));
+        buzz::compact(keep, h, engine.values(h));
+      }
+      engine.rows = keep.size();
     }
-    engine.rows = keep.size();
-    ++evictions;
+
+    evictions += engine.rows < held;
   }
 
   std::printf("%d tokens, %d evictions, %d rows at most of %d allowed\n", policy.next_position(), evictions, peak,

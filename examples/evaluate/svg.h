@@ -73,8 +73,8 @@ inline std::string open(const std::string& title, double width, double height) {
 
 /// One line a series, with a legend below. Empty series are left out.
 inline std::string line_plot(const std::string& title, const std::string& x_name, const std::string& y_name,
-                             std::vector<Series> series) {
-  constexpr double width = 640, height = 360, left = 60, right = 14, top = 14, bottom = 46;
+                             std::vector<Series> series, double width = 640) {
+  constexpr double height = 360, left = 60, right = 18, top = 14, bottom = 46;
   series.erase(std::remove_if(series.begin(), series.end(), [](const Series& s) { return s.points.empty(); }),
                series.end());
   if (series.empty()) return {};

@@ -28,14 +28,25 @@ class Cache {
   virtual std::size_t bytes(int layer) const = 0;  // allocated
 };
 
+/// The model's own rotation.
+inline buzz::Rope rope_of(const Config& c, buzz::Positions positions) {
+  buzz::Rope rope;
+  rope.base = c.rope_base;
+  rope.dims = c.rope_dims;
+  rope.pairs = buzz::Pairs::interleaved;  // as GGUF's llama has the rows of q and k
+  rope.positions = positions;
+  rope.max_position = c.context;
+  return rope;
+}
+
 template <class T, class Policy>
 class CacheOf final : public Cache {
  public:
   /// Errors: what the policy refuses; with compact positions, a capacity past the model's context.
   CacheOf(const Config& c, const typename Policy::Options& options, buzz::Positions positions, int max_chunk)
       : cache_({c.query_heads, c.kv_heads, c.head_dim, max_chunk},
-               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options), rope(c, positions)) {
-  }
+               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options),
+               rope_of(c, positions)) {}
 
   std::unique_ptr<Cache> fork() const override { return std::unique_ptr<Cache>(new CacheOf(cache_.fork())); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
@@ -50,16 +61,6 @@ class CacheOf final : public Cache {
 
  private:
   explicit CacheOf(buzz::ModelCache<T, Policy> cache) : cache_(std::move(cache)) {}
-
-  static buzz::Rope rope(const Config& c, buzz::Positions positions) {
-    buzz::Rope rope;
-    rope.base = c.rope_base;
-    rope.dims = c.rope_dims;
-    rope.pairs = buzz::Pairs::interleaved;  // as GGUF's llama has the rows of q and k
-    rope.positions = positions;
-    rope.max_position = c.context;
-    return rope;
-  }
 
   buzz::ModelCache<T, Policy> cache_;
 };

@@ -19,10 +19,11 @@ constexpr int archive_version = 1;
 /// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
 class Checksum {
  public:
+  /// Counts `count` more bytes in.
   void add(const unsigned char* bytes, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) state_ = (state_ ^ bytes[i]) * 0x100000001B3u;
   }
-  std::uint64_t value() const { return state_; }
+  std::uint64_t value() const { return state_; }  ///< of all bytes so far
 
  private:
   std::uint64_t state_ = 0xCBF29CE484222325u;
@@ -42,6 +43,7 @@ void little_endian(unsigned char* bytes, std::size_t values) {
 /// Writes fields to a stream as they come. Errors: the stream refuses.
 class Writer {
  public:
+  /// Begins with magic and version.
   explicit Writer(std::ostream& out) : out_(out) {
     raw(reinterpret_cast<const unsigned char*>("BUZZ"), 4);
     same("version", archive_version);
@@ -57,6 +59,7 @@ class Writer {
   }
   /// State: a number within a range that the reader checks.
   void number(const char*, const int& value, long long, long long) { put(static_cast<std::int64_t>(value)); }
+  /// `count` values of T.
   template <class T>
   void array(const T* values, std::size_t count) {
     static_assert(std::is_trivially_copyable<T>::value, "saved as bytes");
@@ -69,6 +72,7 @@ class Writer {
       raw(bytes, n * sizeof(T));
     }
   }
+  /// Ends with the checksum. Errors: the stream refuses.
   void finish() {
     put(static_cast<std::int64_t>(sum_.value()));
     out_.flush();
@@ -93,6 +97,7 @@ class Writer {
 /// fewer bytes than there should be; another checksum. What it filled until then is to be thrown away.
 class Reader {
  public:
+  /// Checks magic and version.
   explicit Reader(std::istream& in) : in_(in) {
     unsigned char magic[4];
     raw(magic, 4);
@@ -100,6 +105,7 @@ class Reader {
     same("version", archive_version);
   }
 
+  /// A number that has to be `expected`, and is named `field` where it is not.
   template <class T>
   void same(const char* field, T expected) {
     if constexpr (std::is_floating_point<T>::value) {
@@ -112,11 +118,13 @@ class Reader {
         fail(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
     }
   }
+  /// A whole number, from low to high.
   void number(const char* field, int& value, long long low, long long high) {
     const std::int64_t read = get<std::int64_t>();
     require_range(field, read, low, high);
     value = static_cast<int>(read);
   }
+  /// `count` values of T.
   template <class T>
   void array(T* values, std::size_t count) {
     static_assert(std::is_trivially_copyable<T>::value, "saved as bytes");
@@ -124,6 +132,7 @@ class Reader {
     raw(bytes, count * sizeof(T));
     little_endian<sizeof(T)>(bytes, count);
   }
+  /// Checks the checksum.
   void finish() {
     const std::uint64_t expected = sum_.value();
     if (static_cast<std::uint64_t>(get<std::int64_t>()) != expected)

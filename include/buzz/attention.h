@@ -12,6 +12,7 @@
 
 namespace buzz {
 
+/// How a layer attends, whatever is cached.
 struct AttentionOptions {
   /// Logits are multiplied by it; 0: 1 / sqrt(head_dim).
   double scale = 0;
@@ -26,9 +27,9 @@ struct AttentionOptions {
 /// What turns queries and raw keys to their positions: [tokens, dims] and [rows, dims] of Rotation::angles(). A null
 /// pointer: they are as they shall be used.
 struct Turn {
-  const Rotation* rotation = nullptr;
-  const float* queries = nullptr;
-  const float* keys = nullptr;
+  const Rotation* rotation = nullptr;  ///< of the angles; null: nothing is turned
+  const float* queries = nullptr;      ///< angles of the queries
+  const float* keys = nullptr;         ///< angles of the keys, where those are raw
 };
 
 /// Softmax attention of a call's queries over the cached rows, with the probability mass that each row received, in
@@ -52,7 +53,7 @@ class Attention {
     scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * parts_, task_scratch()));
   }
 
-  const AttentionOptions& options() const { return options_; }
+  const AttentionOptions& options() const { return options_; }  ///< with the scale that is used
 
   /// q, out: [tokens, query_heads, head_dim]; keys, values: [kv_heads, rows, head_dim], tokens <= rows <= capacity.
   /// mass: [parts, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last parts are
@@ -79,6 +80,7 @@ class Attention {
       if (is_split(block(0, t, tokens, rows, 0, 0))) split(q, turn, keys, values, out, mass, t, run);
   }
 
+  /// The same for rows without scales.
   template <class Q, class T, class O>
   void operator()(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const T>& values,
                   const View<O>& out, const View<float>& mass, Executor run = {}) {
@@ -104,13 +106,14 @@ class Attention {
     });
   }
 
+  /// The same for rows without scales.
   template <class Q, class T>
   void column_sums(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const float>& lse,
                    const View<float>& mass, Executor run = {}) {
     column_sums(q, turn, RowsView<T>(keys), lse, mass, run);
   }
 
-  std::size_t bytes() const { return scratch_.size() * sizeof(float); }
+  std::size_t bytes() const { return scratch_.size() * sizeof(float); }  ///< allocated
 
  private:
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;

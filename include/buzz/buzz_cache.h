@@ -9,10 +9,11 @@ namespace buzz {
 
 /// Bytes allocated, by part.
 struct Memory {
-  std::size_t keys_and_values = 0;
-  std::size_t policy = 0;   // scores, positions, room to select in, copies for rollback
-  std::size_t scratch = 0;  // of attention, and tables of angles
-  std::size_t total() const { return keys_and_values + policy + scratch; }
+  std::size_t keys_and_values = 0;  ///< K, V and their scales
+  std::size_t policy = 0;           ///< scores, positions, room to select in, copies for rollback
+  std::size_t scratch = 0;          ///< of attention, and tables of angles
+  std::size_t total() const { return keys_and_values + policy + scratch; }  ///< all of it
+  /// Adds another's, part by part.
   Memory& operator+=(const Memory& other) {
     keys_and_values += other.keys_and_values;
     policy += other.policy;
@@ -31,8 +32,8 @@ struct Memory {
 template <class T, class Policy_ = Beehive>
 class BuzzCache {
  public:
-  using Policy = Policy_;
-  using Options = typename Policy::Options;
+  using Policy = Policy_;                    ///< what decides
+  using Options = typename Policy::Options;  ///< its options
 
   /// Errors: what Shape, Policy::Options, Rope or AttentionOptions do not allow.
   explicit BuzzCache(const Shape& shape, const Options& options = {}, const Rope& rope = {},
@@ -51,8 +52,8 @@ class BuzzCache {
       for (int r = 0; r < capacity(); ++r) rotation_.angles(r, row_angles_.data() + size(r, rotation_.dims()));
   }
 
-  BuzzCache(BuzzCache&&) = default;
-  BuzzCache& operator=(BuzzCache&&) = default;
+  BuzzCache(BuzzCache&&) = default;             ///< the source may only be destroyed or assigned to
+  BuzzCache& operator=(BuzzCache&&) = default;  ///< the same
   /// A deep copy, scratch and all: O(bytes()). The two live apart.
   BuzzCache fork() const { return BuzzCache(*this); }
 
@@ -146,10 +147,11 @@ class BuzzCache {
 
   /// Positions that no eviction takes, and that may lie ahead; see Policy::pin.
   void pin(int first, int count) { policy_.pin(first, count); }
-  void unpin(int first, int count) { policy_.unpin(first, count); }
+  void unpin(int first, int count) { policy_.unpin(first, count); }  ///< the end of a pin(); see Policy::unpin
 
-  /// Takes back the newest `tokens` rows, scores included, bit for bit; see Policy::rollback.
+  /// Can they be taken back? See Policy::can_rollback.
   bool can_rollback(int tokens) const { return policy_.can_rollback(tokens); }
+  /// Takes back the newest `tokens` rows, scores included, bit for bit; see Policy::rollback.
   void rollback(int tokens) {
     policy_.rollback(tokens);
     store_.rollback(tokens);
@@ -198,31 +200,33 @@ class BuzzCache {
     Store<T>::archive(self.store_, a);
   }
 
-  const Shape& shape() const { return shape_; }
-  const Options& options() const { return policy_.options(); }
-  const Rope& rope() const { return rotation_.rope(); }
+  const Shape& shape() const { return shape_; }                 ///< as given
+  const Options& options() const { return policy_.options(); }  ///< as given
+  const Rope& rope() const { return rotation_.rope(); }         ///< as given
   /// The policy, to read.
   const Policy& policy() const { return policy_; }
 
-  int rows() const { return policy_.rows(); }
-  int capacity() const { return policy_.capacity(); }
-  Regions regions() const { return policy_.regions(); }
+  int rows() const { return policy_.rows(); }            ///< rows of each head, now
+  int capacity() const { return policy_.capacity(); }    ///< most rows that there can ever be
+  Regions regions() const { return policy_.regions(); }  ///< where they lie
   /// The index that the next token gets in its sequence, whatever was evicted.
   int next_position() const { return policy_.next_position(); }
   /// The rotary position that the next token gets: the same in logical positions, rows() in compact ones.
   int next_rotary_position() const { return rotation_.compact() ? rows() : next_position(); }
-  /// Each row's index in its sequence, ascending, and its score, [rows].
+  /// Each row's index in its sequence, ascending, [rows]. Errors: no such head.
   Span<const std::int32_t> positions(int head) const { return policy_.positions(head); }
+  /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
   Span<const float> scores(int head) const { return policy_.scores(head); }
   /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
   /// these.
   View<const T> keys() const { return store_.keys().values; }
-  View<const T> values() const { return store_.values().values; }
+  View<const T> values() const { return store_.values().values; }  ///< as stored, [kv_heads, rows, head_dim]
   /// [1, kv_heads, rows], empty where T has no scales.
   View<const float> key_scales() const { return store_.keys().scales; }
-  View<const float> value_scales() const { return store_.values().scales; }
-  bool has_raw_keys() const { return raw_keys_; }
+  View<const float> value_scales() const { return store_.values().scales; }  ///< the same for values
+  bool has_raw_keys() const { return raw_keys_; }  ///< keys() are not rotated yet; see KeyStorage
 
+  /// Bytes allocated, by part.
   Memory memory() const {
     return {store_.bytes(), policy_.bytes(),
             attention_.bytes() + (mass_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};

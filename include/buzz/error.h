@@ -7,12 +7,14 @@
 
 #include "buzz/config.h"
 
+/// Everything that the library has, its macros apart (config.h, version.h).
 namespace buzz {
 
 /// A bad option, shape, view or request. what() reads "buzz: stride = 0, allowed: >= 1"; the object that was asked is
 /// as it was before the call.
 class InvalidArgument : public std::invalid_argument {
  public:
+  /// Text: what() says it.
   InvalidArgument(std::string field, const std::string& text) : std::invalid_argument(text), field_(std::move(field)) {}
   /// The name of the option, dimension or argument that was refused.
   const std::string& field() const noexcept { return field_; }
@@ -36,6 +38,7 @@ class InvalidArgument : public std::invalid_argument {
 #endif
 }
 
+/// The same for a whole number.
 [[noreturn]] BUZZ_NOINLINE inline void fail(const std::string& field, long long value, const std::string& allowed) {
   fail(field, std::to_string(value), allowed);
 }

@@ -13,11 +13,12 @@ F& called(const void* context) {
 /// A reference to a callable void(int); it owns nothing and never allocates.
 class Task {
  public:
+  /// Refers to `f`, which has to live as long.
   template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Task>::value>>
   Task(F& f)  // NOLINT: made to be passed a lambda
       : context_(&f), call_([](const void* context, int i) { called<F>(context)(i); }) {}
 
-  void operator()(int i) const { call_(context_, i); }
+  void operator()(int i) const { call_(context_, i); }  ///< runs piece i
 
  private:
   const void* context_;
@@ -30,10 +31,12 @@ class Task {
 class Executor {
  public:
   Executor() : context_(nullptr), run_(nullptr) {}
+  /// Refers to `run`, which has to live as long.
   template <class F, class = std::enable_if_t<!std::is_same<std::decay_t<F>, Executor>::value>>
   Executor(F& run)  // NOLINT: made to be passed a pool
       : context_(&run), run_([](const void* context, int count, Task task) { called<F>(context)(count, task); }) {}
 
+  /// Runs task(i) for each i in [0, count), and returns when all are done.
   template <class F>
   void operator()(int count, F&& task) const {
     if (run_ == nullptr || count < 2) {

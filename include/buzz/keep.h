@@ -21,10 +21,10 @@ class Keep {
         capacity_(capacity),
         rows_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
 
-  int heads() const { return heads_; }
-  /// Rows a head had before, and keeps.
+  int heads() const { return heads_; }  ///< lists of rows
+  /// Rows a head had before.
   int from() const { return from_; }
-  int size() const { return size_; }
+  int size() const { return size_; }  ///< rows a head keeps
   /// The kept rows of a head, ascending, [size].
   Span<const std::int32_t> rows(int head) const { return {list(head), size_}; }
 
@@ -57,9 +57,11 @@ class Keep {
     from_ = from;
     size_ = size;
   }
+  /// For policies: the list to fill, [size].
   std::int32_t* list(int head) { return rows_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
+  /// To read.
   const std::int32_t* list(int head) const { return rows_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
-  std::size_t bytes() const { return rows_.size() * sizeof(std::int32_t); }
+  std::size_t bytes() const { return rows_.size() * sizeof(std::int32_t); }  ///< allocated
 
  private:
   int heads_ = 0, capacity_ = 0, from_ = 0, size_ = 0;

@@ -18,8 +18,9 @@ namespace kernels {
 #define BUZZ_INLINED
 #endif
 
-constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;
+constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;  ///< for larger tiles
 
+/// f(0), f(1), ... with the indices as compile-time arguments.
 template <class F, int... Is>
 EIGEN_ALWAYS_INLINE void unroll(F&& f, std::integer_sequence<int, Is...>) {
   (f(std::integral_constant<int, Is>()), ...);
@@ -75,6 +76,7 @@ inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdi
   unroll<Q>([&](auto q) BUZZ_INLINED { lane_sums<R>(sum[q], out + q * out_stride); });
 }
 
+/// The same for any number of rows.
 template <int Q, class T>
 inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
                  float* out, std::ptrdiff_t out_stride) {
@@ -109,6 +111,7 @@ inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::p
   });
 }
 
+/// The same for any number of dimensions.
 template <int Q, class T>
 inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
                 float* out, std::ptrdiff_t out_stride) {

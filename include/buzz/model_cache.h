@@ -12,8 +12,8 @@ namespace buzz {
 template <class T, class Policy = Beehive>
 class ModelCache {
  public:
-  using Cache = BuzzCache<T, Policy>;
-  using Options = typename Policy::Options;
+  using Cache = BuzzCache<T, Policy>;        ///< of a layer
+  using Options = typename Policy::Options;  ///< of a layer
 
   /// options: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
   /// more bytes than that.
@@ -30,16 +30,16 @@ class ModelCache {
     }
   }
 
-  ModelCache(ModelCache&&) = default;
-  ModelCache& operator=(ModelCache&&) = default;
+  ModelCache(ModelCache&&) = default;             ///< the source may only be destroyed or assigned to
+  ModelCache& operator=(ModelCache&&) = default;  ///< the same
   /// A deep copy of all layers: O(bytes()).
   ModelCache fork() const { return ModelCache(*this, 0); }
 
-  int layers() const { return static_cast<int>(layers_.size()); }
+  int layers() const { return static_cast<int>(layers_.size()); }  ///< at least 1
   /// Errors: a layer out of 0 to layers() - 1.
   Cache& layer(int i) { return layers_[index(i)]; }
-  const Cache& layer(int i) const { return layers_[index(i)]; }
-  int rows(int i) const { return layer(i).rows(); }
+  const Cache& layer(int i) const { return layers_[index(i)]; }  ///< to read
+  int rows(int i) const { return layer(i).rows(); }              ///< rows of each head of layer i, now
 
   /// Bytes allocated, all layers, by part and together.
   Memory memory() const {
@@ -47,8 +47,9 @@ class ModelCache {
     for (const Cache& c : layers_) sum += c.memory();
     return sum;
   }
-  std::size_t bytes() const { return memory().total(); }
+  std::size_t bytes() const { return memory().total(); }  ///< Bytes allocated, all of them.
 
+  /// As newly made, all layers.
   void reset() {
     for (Cache& c : layers_) c.reset();
   }
@@ -58,26 +59,31 @@ class ModelCache {
     for (const Cache& c : layers_) c.policy().check_pin(first, count);
     for (Cache& c : layers_) c.pin(first, count);
   }
+  /// The end of a pin(), in all layers.
   void unpin(int first, int count) {
     for (Cache& c : layers_) c.unpin(first, count);
   }
+  /// Can all layers take the newest `tokens` rows back?
   bool can_rollback(int tokens) const {
     for (const Cache& c : layers_)
       if (!c.can_rollback(tokens)) return false;
     return true;
   }
+  /// Takes them back in all layers, or in none. Errors: can_rollback() says no.
   void rollback(int tokens) {
     for (const Cache& c : layers_) c.policy().check_rollback(tokens);
     for (Cache& c : layers_) c.rollback(tokens);
   }
 
-  /// All layers in one stream; see BuzzCache. A failed load leaves every layer as it was.
+  /// All layers in one stream; see BuzzCache. Errors: the stream refuses.
   void save(std::ostream& out) const {
     Writer writer(out);
     writer.same("layers", layers());
     for (const Cache& c : layers_) Cache::archive(c, writer);
     writer.finish();
   }
+  /// Reads what save() wrote. Errors: what BuzzCache::load refuses, or another number of layers; every layer is then as
+  /// it was.
   void load(std::istream& in) {
     Reader reader(in);
     reader.same("layers", layers());

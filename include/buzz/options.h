@@ -23,6 +23,7 @@ struct PolicyOptions : Protect, Score::Options, Select::Options {
   static PolicyOptions for_rows(int rows, int max_chunk = 1) {
     return sized(rows, max_chunk, [](int spare) { return Select::usual_window(spare); });
   }
+  /// The same with that share of the spare rows as window.
   static PolicyOptions for_rows(int rows, int max_chunk, double window_share) {
     if (!(window_share >= 0 && window_share <= 1)) fail("window_share", std::to_string(window_share), "0 to 1");
     return sized(rows, max_chunk, [&](int spare) { return static_cast<int>(std::lround(window_share * spare)); });

@@ -12,14 +12,14 @@ namespace buzz {
 /// Eigen 3.4 lacks or does one value at a time.
 namespace kernels {
 
-using Packet = Eigen::internal::packet_traits<float>::type;
-constexpr int packet_size = Eigen::internal::packet_traits<float>::size;
+using Packet = Eigen::internal::packet_traits<float>::type;               ///< the widest that there is
+constexpr int packet_size = Eigen::internal::packet_traits<float>::size;  ///< floats of a packet
 
 /// Can the processor turn a packet of T into one of floats in registers? Where not, rows go through convert().
 template <class T>
 constexpr bool loads_packets = false;
 template <>
-inline constexpr bool loads_packets<float> = true;
+inline constexpr bool loads_packets<float> = true;  ///< always
 
 /// packet_size values as floats.
 inline Packet load(const float* from) { return Eigen::internal::ploadu<Packet>(from); }
@@ -64,7 +64,7 @@ inline Packet load(const Eigen::half* from) {
 
 /// The same in double precision, half as many.
 using DoublePacket = Eigen::internal::packet_traits<double>::type;
-constexpr int double_packet_size = Eigen::internal::packet_traits<double>::size;
+constexpr int double_packet_size = Eigen::internal::packet_traits<double>::size;  ///< doubles of a packet
 
 /// double_packet_size floats as doubles.
 inline DoublePacket load_doubles(const float* from) {
@@ -117,15 +117,17 @@ EIGEN_ALWAYS_INLINE void lane_sums(const Packet* x, float* out) {
 #endif
 }
 
+/// The float that has these bits.
 inline float bits_to_float(std::uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
-// Without branches, so that compilers make vector code of a loop over them.
+/// A value as a float, exactly. Without branches, so that compilers make vector code of a loop over them.
 inline float to_float(float x) { return x; }
-inline float to_float(std::int8_t x) { return x; }
-inline float to_float(Eigen::bfloat16 x) { return bits_to_float(std::uint32_t{x.value} << 16); }
+inline float to_float(std::int8_t x) { return x; }                                                ///< the same
+inline float to_float(Eigen::bfloat16 x) { return bits_to_float(std::uint32_t{x.value} << 16); }  ///< the same
+/// The same.
 inline float to_float(Eigen::half x) {
   const std::uint32_t bits = x.x, magnitude = bits & 0x7FFFu;
   // The exponent is rebased by a product, which subnormal numbers survive; infinity and NaN get theirs back after it.

@@ -11,13 +11,15 @@ namespace buzz {
 /// A set of positions that no eviction may take: ranges, ascending, apart from each other.
 class Pins {
  public:
+  /// Positions [first, end()).
   struct Range {
-    int first, count;
-    int end() const { return first + count; }
+    int first;                                 ///< >= 0
+    int count;                                 ///< >= 1
+    int end() const { return first + count; }  ///< the one after the last
   };
 
-  bool empty() const { return ranges_.empty(); }
-  const std::vector<Range>& ranges() const { return ranges_; }
+  bool empty() const { return ranges_.empty(); }                ///< are there none?
+  const std::vector<Range>& ranges() const { return ranges_; }  ///< ascending, apart from each other
 
   /// O(log ranges).
   bool contains(int position) const {
@@ -33,12 +35,13 @@ class Pins {
     return count;
   }
 
-  /// This set with positions [first, first + count) in it, or without them. O(ranges).
+  /// This set with positions [first, first + count) in it. O(ranges).
   Pins with(int first, int count) const {
     Pins result = without(first, count);
     if (count > 0) result.insert({first, count});
     return result;
   }
+  /// This set without positions [first, first + count). O(ranges).
   Pins without(int first, int count) const {
     const int end = first + count;
     Pins result;
@@ -49,6 +52,7 @@ class Pins {
     return result;
   }
 
+  /// Writes or reads the ranges. Errors: ranges that overlap or go back.
   template <class Self, class Archive>
   static void archive(Self& self, Archive& a) {
     constexpr int most = (std::numeric_limits<std::int32_t>::max)();

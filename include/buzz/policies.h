@@ -29,9 +29,11 @@ using HeavyHitter = Policy<Mass, TopK>;
 
 /// KeyDiversity whose options are KeyDiff's.
 struct DirectionDiversity : KeyDiversity {
+  /// KeyDiversity's, with KeyDiff's measure of unlikeness.
   struct Options : KeyDiversity::Options {
     Options() { unlike = Unlike::direction; }
   };
+  /// For one sequence.
   using KeyDiversity::KeyDiversity;
 };
 /// KeyDiff (arXiv 2504.15364): of all rows the keys that are least like the others.
@@ -39,9 +41,11 @@ using KeyDiff = Policy<DirectionDiversity, TopKOfAll>;
 
 /// KeyDiversity among the rows that stand for choice.
 struct MiddleDiversity : KeyDiversity {
+  /// KeyDiversity's, with the mean over the middle.
   struct Options : KeyDiversity::Options {
     Options() { mean_over = MeanOver::middle; }
   };
+  /// For one sequence.
   using KeyDiversity::KeyDiversity;
 };
 /// The best that we know, of all that buzz-evaluate has compared (examples/evaluate/README.md): a long window, and
@@ -52,9 +56,11 @@ using KeyOutliers = Policy<Shared<Fading<MiddleDiversity>>, TopKOfHistory>;
 
 /// Mass whose options are TOVA's.
 struct NewestMass : Mass {
+  /// Mass's, with TOVA's query.
   struct Options : Mass::Options {
     Options() { mass = MassKind::newest; }
   };
+  /// For one sequence.
   using Mass::Mass;
 };
 /// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
@@ -70,6 +76,6 @@ using Streaming = Policy<NoScore, Nothing>;
 /// No eviction, up to a capacity.
 using Full = Policy<NoScore, Everything>;
 
-using Options = Beehive::Options;
+using Options = Beehive::Options;  ///< the default policy's
 
 }  // namespace buzz

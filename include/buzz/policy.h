@@ -13,10 +13,11 @@
 
 namespace buzz {
 
-/// The cached rows that a score may look at: [kv_heads, rows, head_dim] each.
+/// The cached rows that a score may look at.
 template <class T>
 struct CachedRows {
-  RowsView<T> keys, values;
+  RowsView<T> keys;    ///< [kv_heads, rows, head_dim]
+  RowsView<T> values;  ///< the same
 };
 
 /// Decides which rows of a KV cache to keep: score x protect x select, with the budget in select's options. It holds
@@ -33,10 +34,10 @@ struct CachedRows {
 template <class Score, class Select>
 class Policy {
  public:
-  using Options = PolicyOptions<Score, Select>;
-  static constexpr bool needs_mass = Score::needs_mass;
-  static constexpr bool needs_rows = Score::needs_rows;
-  static constexpr bool moves_are_few = Select::moves_are_few;
+  using Options = PolicyOptions<Score, Select>;                 ///< sink, window, and what score and selection have
+  static constexpr bool needs_mass = Score::needs_mass;         ///< observe() has to be fed
+  static constexpr bool needs_rows = Score::needs_rows;         ///< select() has to be given K and V
+  static constexpr bool moves_are_few = Select::moves_are_few;  ///< so that keys may be rotated anew at each move
 
   /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time.
   /// Errors: what check() refuses.
@@ -59,11 +60,11 @@ class Policy {
         picks_(static_cast<std::size_t>(capacity_)),
         free_(static_cast<std::size_t>(capacity_)) {}
 
-  Policy(Policy&&) = default;
-  Policy& operator=(Policy&&) = default;
+  Policy(Policy&&) = default;             ///< the source may only be destroyed or assigned to
+  Policy& operator=(Policy&&) = default;  ///< the same
   /// A deep copy, O(kv_heads * capacity); the two live apart.
   Policy fork() const { return Policy(*this); }
-  explicit Policy(const Policy&) = default;
+  explicit Policy(const Policy&) = default;  ///< as fork(), for containers
 
   /// `tokens` rows were added after the last one, at the next positions; their scores are 0.
   /// Errors: tokens out of 0 to max_chunk; more rows than capacity() (an eviction that was due did not happen, or the
@@ -147,6 +148,7 @@ class Policy {
     using Stored = std::remove_const_t<T>;
     return select(RowsView<Stored>(keys), RowsView<Stored>(values));
   }
+  /// The same where rows have scales.
   template <class T>
   const Keep& select(const RowsView<T>& keys, const RowsView<T>& values) {
     require_shape("keys", keys.values, heads_, rows_, keys.values.shape(2));
@@ -182,7 +184,7 @@ class Policy {
     check_range(first, count);
     pins_ = pins_.without(first, count);
   }
-  const Pins& pins() const { return pins_; }
+  const Pins& pins() const { return pins_; }  ///< positions that no eviction takes
 
   /// Can the newest `tokens` rows be taken back? Not past the last eviction, nor more than max_rollback. O(1).
   bool can_rollback(int tokens) const {
@@ -200,6 +202,7 @@ class Policy {
     if (!pins_.empty()) pins_ = pins_.without(next_, tokens);
   }
 
+  /// Refuses what rollback() would refuse, and changes nothing.
   void check_rollback(int tokens) const {
     if (!can_rollback(tokens))
       fail("rollback", tokens,
@@ -207,19 +210,19 @@ class Policy {
                " (max_rollback, and tokens since the last eviction)");
   }
 
-  const Options& options() const { return options_; }
-  int kv_heads() const { return heads_; }
-  int max_chunk() const { return max_chunk_; }
-  int capacity() const { return capacity_; }
-  int rows() const { return rows_; }
-  Regions regions() const { return divide(rows_, hive_, options_); }
-  /// The position that the next token gets: the number of tokens so far.
-  int next_position() const { return next_; }
-  /// Each row's position, ascending, [rows]; the score of each row, [rows], empty where the score has no memory.
+  const Options& options() const { return options_; }                 ///< as given
+  int kv_heads() const { return heads_; }                             ///< lists of rows
+  int max_chunk() const { return max_chunk_; }                        ///< most tokens of an append()
+  int capacity() const { return capacity_; }                          ///< most rows that there can ever be
+  int rows() const { return rows_; }                                  ///< rows of each head, now
+  Regions regions() const { return divide(rows_, hive_, options_); }  ///< where they lie
+  int next_position() const { return next_; }                         ///< the next token's: the number of tokens so far
+  /// Each row's position, ascending, [rows]. Errors: no such head.
   Span<const std::int32_t> positions(int head) const {
     require_range("head", head, 0, heads_ - 1);
     return {position_row(head), rows_};
   }
+  /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
   Span<const float> scores(int head) const {
     require_range("head", head, 0, heads_ - 1);
     return score_.scores(head, rows_);

@@ -12,23 +12,27 @@ namespace buzz {
 /// the window since the last eviction. window: the newest rows, the row being decoded included.
 /// The sizes are the same for every head and never depend on scores.
 struct Regions {
-  int sink = 0, hive = 0, fresh = 0, window = 0;
+  int sink = 0;    ///< rows
+  int hive = 0;    ///< rows
+  int fresh = 0;   ///< rows
+  int window = 0;  ///< rows
 
   /// The rows that an eviction may take: hive and fresh. They start at row `sink`.
   BUZZ_HOST_DEVICE constexpr int middle() const { return hive + fresh; }
-  BUZZ_HOST_DEVICE constexpr int rows() const { return sink + hive + fresh + window; }
+  BUZZ_HOST_DEVICE constexpr int rows() const { return sink + hive + fresh + window; }  ///< all of them
 };
 
+/// Field by field.
 BUZZ_HOST_DEVICE constexpr bool operator==(const Regions& a, const Regions& b) {
   return a.sink == b.sink && a.hive == b.hive && a.fresh == b.fresh && a.window == b.window;
 }
-BUZZ_HOST_DEVICE constexpr bool operator!=(const Regions& a, const Regions& b) { return !(a == b); }
+BUZZ_HOST_DEVICE constexpr bool operator!=(const Regions& a, const Regions& b) { return !(a == b); }  ///< not that
 
 /// How many rows a policy protects by index: the first `sink` of the sequence and the newest `window`.
 /// Units: rows; both >= 0. A window of 1 holds the newest row alone.
 struct Protect {
-  int sink = 4;
-  int window = 160;
+  int sink = 4;      ///< first rows of the sequence
+  int window = 160;  ///< newest rows, the one being decoded included
 };
 
 /// The regions of `rows` rows of which `hive` were chosen by earlier evictions: the sink fills first, the newest

@@ -29,9 +29,9 @@ struct Rope {
   double base = 0;
   /// Leading elements of each head that are rotated, even, 2 to head_dim; 0: all of them.
   int dims = 0;
-  Pairs pairs = Pairs::interleaved;
-  Positions positions = Positions::logical;
-  KeyStorage keys = KeyStorage::automatic;
+  Pairs pairs = Pairs::interleaved;          ///< as the model has them
+  Positions positions = Positions::logical;  ///< what a row's position is
+  KeyStorage keys = KeyStorage::automatic;   ///< how keys are stored
   /// Rotary positions run from 0 to max_position - 1, as far as the model was trained, say. Past it append() refuses
   /// (logical), or the constructor does if the capacity is more (compact).
   int max_position = (std::numeric_limits<int>::max)();
@@ -44,7 +44,7 @@ struct Rope {
   /// and no position can be closed up.
   bool multi_axis = false;
 
-  bool rotates() const { return base != 0 || !frequencies.empty(); }
+  bool rotates() const { return base != 0 || !frequencies.empty(); }  ///< does the cache rotate at all?
   /// Can positions be compact? Only where the cache rotates, by one position a token.
   bool can_compact() const { return rotates() && !multi_axis; }
 };
@@ -82,9 +82,10 @@ class Rotation {
       if (!(std::abs(f) <= 65536)) fail("rope.frequencies", std::to_string(f), "-65536 to 65536");
   }
 
-  const Rope& rope() const { return rope_; }
+  const Rope& rope() const { return rope_; }  ///< as given
   /// Elements of a head that are rotated; 0: none.
   int dims() const { return dims_; }
+  /// Is a row's position its place in the cache?
   bool compact() const { return rope_.positions == Positions::compact; }
   /// [dims / 2], radians a position.
   const std::vector<double>& frequencies() const { return frequencies_; }
@@ -104,6 +105,7 @@ class Rotation {
       for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[i], row[half + i]);
   }
 
+  /// Writes what a loaded cache has to agree with, or checks it.
   template <class Archive>
   void archive(Archive& a) const {
     a.same("rope.base", rope_.base);

@@ -11,7 +11,7 @@ namespace buzz {
 /// checked when a cache is made of the result.
 namespace rope_scaling {
 
-constexpr double two_pi = 6.283185307179586476925286766559;
+constexpr double two_pi = 6.283185307179586476925286766559;  ///< a turn in radians
 
 /// Refuses what no scaling can work with, and returns `rope` with the base's own frequencies in its table.
 inline Rope tabulated(Rope rope, int dims, double factor) {

@@ -15,7 +15,7 @@ namespace buzz {
 template <class T>
 constexpr int type_code = 0;
 template <>
-inline constexpr int type_code<float> = 1;
+inline constexpr int type_code<float> = 1;  ///< binary32
 template <>
 inline constexpr int type_code<Eigen::half> = 2;
 template <>
@@ -23,17 +23,20 @@ inline constexpr int type_code<Eigen::bfloat16> = 3;
 template <>
 inline constexpr int type_code<std::int8_t> = 4;
 
+/// Are rows of T stored with a scale each?
 template <class T>
 constexpr bool has_scale = std::is_same<T, std::int8_t>::value;
 
 /// Cached rows to read, [kv_heads, rows, head_dim], with each row's scale where the type has one.
 template <class T>
 struct RowsView {
+  /// Rows without scales.
   RowsView(const View<const T>& rows) : values(rows) {}  // NOLINT: rows without scales are rows
+  /// Rows with a scale each, [1, kv_heads, rows].
   RowsView(const View<const T>& rows, const View<const float>& row_scales) : values(rows), scales(row_scales) {}
 
-  View<const T> values;
-  View<const float> scales{nullptr, 0, 0, 0};  // [1, kv_heads, rows], empty where T has none
+  View<const T> values;                        ///< codes, where there are scales
+  View<const float> scales{nullptr, 0, 0, 0};  ///< [1, kv_heads, rows], empty where T has none
 };
 
 /// A row as another type, rounded at most once.
@@ -81,6 +84,7 @@ inline float quantise_row(const float* from, int count, std::int8_t* to) {
 template <class T>
 class Rows {
  public:
+  /// capacity rows of `dim` values for each head.
   Rows(int heads, int capacity, int dim)
       : heads_(heads),
         capacity_(capacity),
@@ -104,11 +108,13 @@ class Rows {
     if constexpr (has_scale<T>) Eigen::Map<Eigen::ArrayXf>(out, dim_) *= scales_[scale_index(head, row)];
   }
 
+  /// Keeps the rows that `keep` names. O(moved bytes).
   void compact(const Keep& keep) {
     buzz::compact(keep, View<T>(values_.data(), heads_, capacity_, dim_));
     if constexpr (has_scale<T>) buzz::compact(keep, View<float>(scales_.data(), heads_, capacity_, 1));
   }
 
+  /// The first `rows` rows of every head.
   RowsView<T> view(int rows) const {
     const std::ptrdiff_t stride = capacity_;
     const View<const T> values(values_.data(), heads_, rows, dim_, stride * dim_, dim_);
@@ -116,6 +122,7 @@ class Rows {
     return values;
   }
 
+  /// Writes or reads the first `rows` rows of a head.
   template <class Self, class Archive>
   static void archive(Self& self, int head, int rows, Archive& a) {
     a.array(self.at(head, 0), static_cast<std::size_t>(rows) * static_cast<std::size_t>(self.dim_));
@@ -123,7 +130,7 @@ class Rows {
       a.array(self.scales_.data() + self.scale_index(head, 0), static_cast<std::size_t>(rows));
   }
 
-  std::size_t bytes() const { return values_.size() * sizeof(T) + scales_.size() * sizeof(float); }
+  std::size_t bytes() const { return values_.size() * sizeof(T) + scales_.size() * sizeof(float); }  ///< allocated
 
  private:
   std::ptrdiff_t index(int head, int row) const {

@@ -6,13 +6,13 @@ namespace buzz {
 
 /// One attention layer. Query head q attends with KV head q / (query_heads / kv_heads).
 struct Shape {
-  int query_heads = 1;
-  int kv_heads = 1;
-  int head_dim = 1;
-  int max_chunk = 1;     // most tokens in one call
-  int max_rollback = 0;  // most tokens that rollback() may take back
+  int query_heads = 1;   ///< a multiple of kv_heads; >= 1
+  int kv_heads = 1;      ///< >= 1
+  int head_dim = 1;      ///< values of a row of a head; >= 1
+  int max_chunk = 1;     ///< most tokens in one call
+  int max_rollback = 0;  ///< most tokens that rollback() may take back
 
-  int group() const { return query_heads / kv_heads; }
+  int group() const { return query_heads / kv_heads; }  ///< query heads that share a KV head
 };
 
 /// Errors: an extent < 1, query_heads that is not a multiple of kv_heads.

@@ -13,6 +13,7 @@ namespace buzz {
 template <class T>
 class Store {
  public:
+  /// Room for `capacity` rows of every head.
   Store(const Shape& shape, int capacity)
       : heads_(shape.kv_heads),
         dim_(shape.head_dim),
@@ -61,8 +62,9 @@ class Store {
     }
   }
 
-  void rollback(int tokens) { rows_ -= tokens; }
+  void rollback(int tokens) { rows_ -= tokens; }  ///< drops the newest rows
 
+  /// Writes or reads K and V of the first rows() rows.
   template <class Self, class Archive>
   static void archive(Self& self, Archive& a) {
     for (int h = 0; h < self.heads_; ++h) {
@@ -73,11 +75,11 @@ class Store {
   /// For loading: the rows that archive() is to fill.
   void resize(int rows) { rows_ = rows; }
 
-  int rows() const { return rows_; }
+  int rows() const { return rows_; }  ///< in use
   /// As stored: [kv_heads, rows, head_dim].
   RowsView<T> keys() const { return keys_.view(rows_); }
-  RowsView<T> values() const { return values_.view(rows_); }
-  std::size_t bytes() const { return keys_.bytes() + values_.bytes() + row_.size() * sizeof(float); }
+  RowsView<T> values() const { return values_.view(rows_); }  ///< the same for values
+  std::size_t bytes() const { return keys_.bytes() + values_.bytes() + row_.size() * sizeof(float); }  ///< allocated
 
  private:
   int heads_, dim_;

@@ -11,12 +11,12 @@ namespace buzz {
 /// `size` values side by side, owned by somebody else.
 template <class T>
 struct Span {
-  T* data = nullptr;
-  int size = 0;
+  T* data = nullptr;  ///< [size]
+  int size = 0;       ///< how many
 
-  T* begin() const { return data; }
-  T* end() const { return data + size; }
-  T& operator[](int i) const { return data[i]; }
+  T* begin() const { return data; }               ///< for range loops
+  T* end() const { return data + size; }          ///< one past the last
+  T& operator[](int i) const { return data[i]; }  ///< not checked
 };
 
 /// A strided tensor [a, b, c] that somebody else owns, slowest dimension first; the c values of a row lie side by
@@ -38,17 +38,18 @@ class View {
     if (data == nullptr && !empty()) fail("view.data", "null", "a pointer to shape[0] * shape[1] * shape[2] values");
   }
 
+  /// Of the same memory, to read.
   template <class U, class = std::enable_if_t<std::is_same<T, const U>::value>>
   View(const View<U>& other)  // NOLINT: reading is always allowed
       : data_(other.data()),
         shape_{other.shape(0), other.shape(1), other.shape(2)},
         stride_{other.stride(0), other.stride(1)} {}
 
-  T* data() const { return data_; }
-  int shape(int axis) const { return shape_[axis]; }
+  T* data() const { return data_; }                   ///< the value at [0, 0, 0]
+  int shape(int axis) const { return shape_[axis]; }  ///< 0 to 2; not checked
   /// Elements between neighbours along axis 0 or 1; along axis 2 it is 1.
   std::ptrdiff_t stride(int axis) const { return stride_[axis]; }
-  bool empty() const { return shape_[0] == 0 || shape_[1] == 0 || shape_[2] == 0; }
+  bool empty() const { return shape_[0] == 0 || shape_[1] == 0 || shape_[2] == 0; }  ///< has it no values?
 
   /// The c values at [i, j]. Not checked.
   T* row(int i, int j) const { return data_ + i * stride_[0] + j * stride_[1]; }

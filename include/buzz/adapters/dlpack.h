@@ -16,14 +16,16 @@ namespace buzz {
 
 /// Where a tensor lies: DLPack's device type (1 is the CPU, 2 CUDA) and device id.
 struct DlpackDevice {
-  int type = 1;
-  int id = 0;
+  int type = 1;  ///< 1: CPU, 2: CUDA
+  int id = 0;    ///< of several devices of a type
 };
 
 /// DLPack's code and bits of an element.
 struct DlpackType {
-  int code, bits;
+  int code;  ///< as in DLDataType: 0 whole, 2 real, 4 bfloat16
+  int bits;  ///< of one element
 };
+/// The code and bits of T: float, half, bfloat16, int8 or int32.
 template <class T>
 constexpr DlpackType dlpack_type() {
   using E = std::remove_const_t<T>;
@@ -86,6 +88,7 @@ View<T> from_dlpack(const Tensor& tensor, DlpackDevice device = {}) {
 template <class Tensor>
 class DlpackTensor {
  public:
+  /// Errors: none; a View has been checked.
   template <class T>
   explicit DlpackTensor(View<T> view, DlpackDevice device = {}) {
     static_assert(!std::is_const<T>::value, "a DLTensor can be written to");
@@ -107,8 +110,8 @@ class DlpackTensor {
   DlpackTensor(const DlpackTensor&) = delete;
   DlpackTensor& operator=(const DlpackTensor&) = delete;
 
-  Tensor& tensor() { return tensor_; }
-  const Tensor& tensor() const { return tensor_; }
+  Tensor& tensor() { return tensor_; }              ///< valid as long as this
+  const Tensor& tensor() const { return tensor_; }  ///< the same, to read
 
  private:
   Tensor tensor_{};

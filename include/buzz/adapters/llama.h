@@ -18,13 +18,13 @@ enum class LlamaPositions { kept, closed };
 
 /// What a LlamaEviction has done so far.
 struct LlamaReport {
-  long long tokens = 0;     // decoded
-  long long failed = 0;     // calls of llama_decode() that were
-  long long evictions = 0;  // each of them:
-  long long rows = 0;       //   rows evicted
-  long long removals = 0;   //   ranges of positions that held them
-  long long shifts = 0;     //   runs of rows whose positions were closed
-  long long compactions = 0;
+  long long tokens = 0;       ///< decoded
+  long long failed = 0;       ///< calls of llama_decode() that were
+  long long evictions = 0;    ///< each of them:
+  long long rows = 0;         ///<   rows evicted
+  long long removals = 0;     ///<   ranges of positions that held them
+  long long shifts = 0;       ///<   runs of rows whose positions were closed
+  long long compactions = 0;  ///< state round trips
 };
 
 /// Evicts from a running llama.cpp context through its public API. There a row is a cell, one token over all layers and
@@ -44,7 +44,7 @@ struct LlamaReport {
 template <class Context, class Policy_>
 class LlamaEviction {
  public:
-  using Policy = Policy_;
+  using Policy = Policy_;  ///< what decides
   static_assert(!Policy::needs_rows, "llama.cpp shows no keys: take a policy of probabilities, or none");
 
   /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses.
@@ -202,13 +202,14 @@ class LlamaEviction {
   /// The policy, to pin rows and to give scores, by the tokens' index whatever their positions in the context are; what
   /// is appended, observed and selected is the adapter's.
   Policy& policy() { return policy_; }
-  const Policy& policy() const { return policy_; }
-  const LlamaReport& report() const { return report_; }
-  int rows() const { return policy_.rows(); }
+  const Policy& policy() const { return policy_; }       ///< to read
+  const LlamaReport& report() const { return report_; }  ///< what it did since begin()
+  int rows() const { return policy_.rows(); }            ///< now
   /// The position that the next token has to have: the newest row's + 1.
   int next_position() const { return rows() == 0 ? 0 : positions_[index(rows() - 1)] + 1; }
-  /// Each row's position in the context, and its cell where the policy needs probabilities, [rows].
+  /// Each row's position in the context, [rows].
   Span<const std::int32_t> positions() const { return {positions_.data(), rows()}; }
+  /// Each row's cell where the policy needs probabilities, [rows]; else empty.
   Span<const std::int32_t> cells() const { return {cells_.data(), Policy::needs_mass ? rows() : 0}; }
   /// Bytes allocated by the adapter.
   std::size_t bytes() const {

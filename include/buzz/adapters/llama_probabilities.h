@@ -58,14 +58,16 @@ class LlamaProbabilities {
     return nullptr;
   }
 
-  /// Each token's cell and position, [tokens].
+  /// Each token's cell, [tokens].
   Span<const std::int64_t> cells() const { return {cells_.data(), cells_seen_}; }
+  /// Each token's position, [tokens].
   Span<const std::int32_t> positions() const { return {positions_.data(), positions_seen_}; }
   /// How many parts a call of `tokens` queries has: one for all but the newest `apart`, and one for each of those.
   int parts(int tokens) const { return tokens <= apart_ ? tokens : apart_ + 1; }
   /// What each cell received in a part, [cells]; oldest queries first.
   float* sums(int part) { return sums_.data() + static_cast<std::ptrdiff_t>(part) * width_; }
-  int width() const { return width_; }
+  int width() const { return width_; }  ///< cells of a row of sums()
+  /// Bytes allocated.
   std::size_t bytes() const {
     return (sums_.size() + scratch_.size()) * sizeof(float) + cells_.size() * sizeof(std::int64_t) +
            positions_.size() * sizeof(std::int32_t);

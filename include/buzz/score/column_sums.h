@@ -12,6 +12,7 @@ namespace buzz {
 /// head q / (query_heads / kv_heads). A probability that is not finite adds nothing.
 class ColumnSums {
  public:
+  /// For `heads` KV heads and calls of up to `capacity` rows.
   ColumnSums(int heads, int capacity) : heads_(heads), sums_(static_cast<std::size_t>(capacity)) {}
 
   /// Of probabilities [query_heads, queries, rows], whose queries are the last rows; what the query gives to a later
@@ -27,7 +28,7 @@ class ColumnSums {
     }
     return sums_.data();
   }
-  std::size_t bytes() const { return sums_.size() * sizeof(float); }
+  std::size_t bytes() const { return sums_.size() * sizeof(float); }  ///< allocated
 
  private:
   int heads_;

@@ -13,7 +13,10 @@ class Fading : public Score {
   static_assert(Score::code >= 0 && Score::code < 100, "it goes inside of Shared and of Mixed");
 
  public:
+  /// Score's, and how fast it fades.
   struct Options : Score::Options, FadingOptions {};
+  /// @{
+  /// As in Mass.
   static constexpr int code = 2000000 + Score::code;  // in saved files
 
   static void check(const Options& o) {
@@ -25,6 +28,7 @@ class Fading : public Score {
     Score::archive(a, o);
     a.same("fade", o.fade);
   }
+  /// capacity: most rows of a head, and the unit of age.
   Fading(const Options& o, int heads, int capacity)
       : Score(o, heads, capacity), fade_(o.fade / static_cast<float>(capacity)) {}
 
@@ -34,6 +38,7 @@ class Fading : public Score {
     Score::worth(head, begin, count, positions, next, rows, out);
     for (int i = 0; i < count; ++i) out[i] -= fade_ * static_cast<float>(next - 1 - positions[begin + i]);
   }
+  /// @}
 
  private:
   float fade_;  // a token

@@ -7,7 +7,10 @@ namespace buzz {
 /// Score: whatever the user says, one float a row. New rows have 0 until they are given one.
 class Given {
  public:
+  /// None.
   struct Options {};
+  /// @{
+  /// As in Mass.
   static constexpr int code = 2;           // in saved files
   static constexpr bool remembers = true;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
@@ -40,6 +43,7 @@ class Given {
     a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
   }
   std::size_t bytes() const { return scores_.bytes(); }
+  /// @}
 
  private:
   int heads_;

@@ -16,7 +16,9 @@ namespace buzz {
 /// oldest rows.
 class KeyDiversity {
  public:
-  using Options = DiversityOptions;
+  using Options = DiversityOptions;  ///< how keys are compared, and with which
+  /// @{
+  /// As in Mass.
   static constexpr int code = 3;            // in saved files
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
@@ -73,6 +75,7 @@ class KeyDiversity {
   void forget(int) {}
   Span<const float> scores(int, int) const { return {}; }
   std::size_t bytes() const { return (squares_.size() + sums_.size()) * sizeof(double); }
+  /// @}
 
  private:
   double& squares(int row) { return squares_[static_cast<std::size_t>(row)]; }

@@ -17,9 +17,10 @@ enum class MassKind { accumulated, latest, mean, newest, largest, decayed };
 
 /// Options of the score Mass.
 struct MassOptions {
-  MassKind mass = MassKind::accumulated;
-  float decay = 0.95f;  // of MassKind::decayed alone; above 0 and below 1
+  MassKind mass = MassKind::accumulated;  ///< how column sums make a score
+  float decay = 0.95f;                    ///< of MassKind::decayed alone; above 0 and below 1
 };
+/// Errors: decay.
 inline void check(const MassOptions& o) {
   if (!(o.decay > 0 && o.decay < 1)) fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
@@ -34,14 +35,15 @@ enum class MeanOver { all, middle };
 
 /// Options of the score KeyDiversity.
 struct DiversityOptions {
-  Unlike unlike = Unlike::cosine;
-  MeanOver mean_over = MeanOver::all;
+  Unlike unlike = Unlike::cosine;      ///< the measure
+  MeanOver mean_over = MeanOver::all;  ///< what the mean is over
 };
 
 /// Options of the score Fading.
 struct FadingOptions {
-  float fade = 0.06f;  // worth that a row loses with each `capacity` tokens of its age; finite and >= 0
+  float fade = 0.06f;  ///< worth that a row loses with each `capacity` tokens of its age; finite and >= 0
 };
+/// Errors: fade.
 inline void check(const FadingOptions& o) {
   if (!(o.fade >= 0 && o.fade <= (std::numeric_limits<float>::max)()))
     fail("fade", std::to_string(o.fade), "finite and >= 0");

@@ -14,13 +14,15 @@ namespace buzz {
 /// of its group (ColumnSums). float32 whatever the cache's type is.
 class Mass {
  public:
-  using Options = MassOptions;
-  static constexpr int code = 1;             // in saved files
-  static constexpr bool remembers = true;    // has scores between calls: scores(), target()
-  static constexpr bool needs_mass = true;   // observe() has to be fed
-  static constexpr bool needs_rows = false;  // select() does without K and V
+  using Options = MassOptions;               ///< how attention is added up
+  static constexpr int code = 1;             ///< in saved files
+  static constexpr bool remembers = true;    ///< has scores between calls: scores(), target()
+  static constexpr bool needs_mass = true;   ///< observe() has to be fed
+  static constexpr bool needs_rows = false;  ///< select() does without K and V
 
+  /// Errors: an option out of its range.
   static void check(const Options& o) { buzz::check(o); }
+  /// Writes or checks the options of a saved cache.
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
     a.same("mass", static_cast<int>(o.mass));
@@ -31,6 +33,7 @@ class Mass {
     if (o.mass == MassKind::largest || o.mass == MassKind::decayed) return (std::numeric_limits<int>::max)();
     return o.mass == MassKind::newest ? 1 : 0;
   }
+  /// capacity: most rows of a head.
   Mass(const Options& options, int heads, int capacity)
       : kind_(options.mass),
         decay_(options.decay),
@@ -38,6 +41,7 @@ class Mass {
         scores_(heads, capacity),
         column_sums_(heads, capacity) {}
 
+  /// Rows [rows, rows + tokens) are new.
   void append(int rows, int tokens) { scores_.clear(heads_, rows, rows + tokens); }
 
   /// One query's column sums for a head, [rows]; see ColumnSums.
@@ -68,9 +72,10 @@ class Mass {
       out[i] = kind_ == MassKind::mean ? score[i] / static_cast<float>(next - positions[begin + i]) : score[i];
   }
 
-  void compact(const Keep& keep) { scores_.compact(keep); }
+  void compact(const Keep& keep) { scores_.compact(keep); }  ///< keeps the rows that `keep` names
   /// Sets the scores of rows [0, end) to 0, as the authors do with those that will never be read again.
   void forget(int end) { scores_.clear(heads_, 0, end); }
+  /// To show, [rows]; empty: has none.
   Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
   /// What the next add() of a head changes, [capacity]: kept before it where there may be a rollback.
   float* target(int head) { return scores_.head(head); }
@@ -81,7 +86,7 @@ class Mass {
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
     a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
   }
-  std::size_t bytes() const { return scores_.bytes() + column_sums_.bytes(); }
+  std::size_t bytes() const { return scores_.bytes() + column_sums_.bytes(); }  ///< allocated
 
  private:
   MassKind kind_;

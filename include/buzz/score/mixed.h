@@ -33,9 +33,12 @@ class Mixed {
   using Memory = std::conditional_t<A::remembers, A, B>;
 
  public:
+  /// A's, B's, and how much B counts.
   struct Options : A::Options, B::Options {
-    float weight = 1;  // of B; finite
+    float weight = 1;  ///< of B; finite
   };
+  /// @{
+  /// As in Mass.
   static constexpr int code = 10000 + 100 * A::code + B::code;  // in saved files
   static constexpr bool remembers = A::remembers || B::remembers;
   static constexpr bool needs_mass = A::needs_mass || B::needs_mass;
@@ -92,6 +95,7 @@ class Mixed {
     Memory::archive_rows(memory(self), a, head, rows);
   }
   std::size_t bytes() const { return a_.bytes() + b_.bytes() + worth_.size() * sizeof(float); }
+  /// @}
 
  private:
   template <class Self>

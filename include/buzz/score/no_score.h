@@ -9,7 +9,10 @@ namespace buzz {
 /// Score: every row is worth the same, so that a choice falls on the oldest. For policies that go by index alone.
 class NoScore {
  public:
+  /// None.
   struct Options {};
+  /// @{
+  /// As in Mass.
   static constexpr int code = 0;            // in saved files
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
@@ -29,6 +32,7 @@ class NoScore {
   void forget(int) {}
   Span<const float> scores(int, int) const { return {}; }
   std::size_t bytes() const { return 0; }
+  /// @}
 };
 
 }  // namespace buzz

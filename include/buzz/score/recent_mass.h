@@ -21,11 +21,14 @@ enum class Pooling { max, average };
 /// query.
 class RecentMass {
  public:
+  /// The observation window and the pooling.
   struct Options {
-    int queries = 32;  // of the observation window; >= 1
-    int kernel = 7;    // rows, odd; 1: no pooling
-    Pooling pooling = Pooling::max;
+    int queries = 32;                ///< of the observation window; >= 1
+    int kernel = 7;                  ///< rows, odd; 1: no pooling
+    Pooling pooling = Pooling::max;  ///< what neighbours become
   };
+  /// @{
+  /// As in Mass.
   static constexpr int code = 5;            // in saved files
   static constexpr bool remembers = true;   // has scores between calls: target()
   static constexpr bool needs_mass = true;  // observe() has to be fed
@@ -96,6 +99,7 @@ class RecentMass {
   std::size_t bytes() const {
     return ring_.size() * ring_[0].bytes() + column_sums_.bytes() + sums_.size() * sizeof(float);
   }
+  /// @}
 
  private:
   /// The sums of the query before which `age` others came last; the newest is 0.

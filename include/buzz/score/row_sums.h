@@ -48,6 +48,7 @@ EIGEN_ALWAYS_INLINE double sum(int n, Packets&& packets, Values&& values) {
   return total;
 }
 
+/// The sum of squares of x, [n].
 inline double squares(const float* x, int n) {
   using namespace Eigen::internal;
   return sum(
@@ -58,6 +59,7 @@ inline double squares(const float* x, int n) {
       },
       [x](int i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
 }
+/// The dot product of x and y, [n].
 inline double dot(const float* x, const double* y, int n) {
   using namespace Eigen::internal;
   return sum(

@@ -14,7 +14,8 @@ class Shared : public Score {
   static_assert(Score::code >= 0, "sharing twice is sharing once");
 
  public:
-  static constexpr int code = -1 - Score::code;  // in saved files
+  static constexpr int code = -1 - Score::code;  ///< in saved files
+  /// capacity: most rows.
   Shared(const typename Score::Options& options, int heads, int capacity)
       : Score(options, heads, capacity),
         heads_(heads),
@@ -33,7 +34,7 @@ class Shared : public Score {
     }
     std::copy_n(sums_.data(), count, out);
   }
-  std::size_t bytes() const { return Score::bytes() + (sums_.size() + worth_.size()) * sizeof(float); }
+  std::size_t bytes() const { return Score::bytes() + (sums_.size() + worth_.size()) * sizeof(float); }  ///< allocated
 
  private:
   int heads_;

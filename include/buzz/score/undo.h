@@ -11,15 +11,17 @@ namespace buzz {
 /// bit. Holds max_rollback copies, [max_rollback, kv_heads, capacity].
 class UndoLog {
  public:
+  /// Copies of up to `capacity` rows for the newest max_rollback tokens; 0: none.
   UndoLog(int max_rollback, int heads, int capacity)
       : heads_(heads),
         capacity_(capacity),
         labels_(static_cast<std::size_t>(max_rollback)),
         copies_(labels_.size() * static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
 
-  int max_rollback() const { return static_cast<int>(labels_.size()); }
+  int max_rollback() const { return static_cast<int>(labels_.size()); }  ///< tokens that can be taken back at most
   /// Rollback can go back to this next_position and no further.
   int floor() const { return floor_; }
+  /// What was observed before `position` stays.
   void raise_floor(int position) { floor_ = (std::max)(floor_, position); }
 
   /// The token at `position` is about to be observed: keeps what that changes, score.target() of every head.
@@ -55,7 +57,7 @@ class UndoLog {
     floor_ = position;
   }
 
-  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size() * sizeof(float); }
+  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size() * sizeof(float); }  ///< allocated
 
  private:
   float* copy(int slot, int head) {

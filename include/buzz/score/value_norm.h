@@ -11,7 +11,10 @@ namespace buzz {
 /// probabilities. A value that is not finite has a worth that is not: NaN loses, infinity wins.
 class ValueNorm {
  public:
+  /// None.
   struct Options {};
+  /// @{
+  /// As in Mass.
   static constexpr int code = 4;            // in saved files
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
@@ -33,6 +36,7 @@ class ValueNorm {
   void forget(int) {}
   Span<const float> scores(int, int) const { return {}; }
   std::size_t bytes() const { return 0; }
+  /// @}
 };
 
 }  // namespace buzz

@@ -8,10 +8,13 @@ namespace buzz {
 /// Select: nothing between sink and window stays (StreamingLLM, arXiv 2309.17453; with sink 0 a sliding window).
 class Nothing {
  public:
+  /// When it evicts.
   struct Options {
-    int threshold = 0;  // rows between sink and window that trigger an eviction when exceeded; >= 0. 0: at every call;
-                        // more makes evictions rarer and each cheaper a token
+    int threshold = 0;  ///< rows between sink and window that trigger an eviction when exceeded; >= 0. 0: at every
+                        ///< call; more makes evictions rarer and each cheaper a token
   };
+  /// @{
+  /// As in Segments.
   static constexpr int code = 3;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {4, 160}; }
@@ -32,6 +35,7 @@ class Nothing {
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
   int pass(const float*, int, int, int, std::int32_t*) const { return 0; }
+  /// @}
 
  private:
   int threshold_;
@@ -40,9 +44,12 @@ class Nothing {
 /// Select: everything stays, up to `capacity` rows; past that append() refuses.
 class Everything {
  public:
+  /// How much it holds.
   struct Options {
-    int capacity = 4096;  // rows; >= 1
+    int capacity = 4096;  ///< rows; >= 1
   };
+  /// @{
+  /// As in Segments.
   static constexpr int code = 4;  // in saved files
   static constexpr bool moves_are_few = true;
   static constexpr Protect protect() { return {0, 0}; }
@@ -66,6 +73,7 @@ class Everything {
     for (int i = 0; i < hive + fresh; ++i) out[i] = i;
     return hive + fresh;
   }
+  /// @}
 };
 
 }  // namespace buzz

@@ -16,16 +16,17 @@ enum class Passes { until_bounded, single };
 /// ceil(hive / hive_stride) + ceil(fresh / stride) rows, whatever the scores are.
 class Segments {
  public:
+  /// The chunks, and what becomes of what earlier ones left.
   struct Options {
-    int threshold = 400;  // rows between sink and window that trigger an eviction when exceeded; >= 1
-    int stride = 5;       // one row in `stride` of the fresh rows is kept;
-                          // >= 1, but >= 2 with HiveRule::together or Passes::single
-    int keep = 1;         // rows kept of each chunk of keep * stride; the paper's is 1; >= 1
-    int chunk = 0;  // rows of a chunk where that is no whole stride, and stride is 0; >= keep, with together > keep,
-                    // with single >= 2 * keep; 0: keep * stride
-    int hive_stride = 0;  // >= 2; 0: (stride + 1) / 2 but at least 2; not used by HiveRule::together
-    HiveRule hive = HiveRule::first;
-    Passes passes = Passes::until_bounded;
+    int threshold = 400;  ///< rows between sink and window that trigger an eviction when exceeded; >= 1
+    int stride = 5;       ///< one row in `stride` of the fresh rows is kept;
+                          ///< >= 1, but >= 2 with HiveRule::together or Passes::single
+    int keep = 1;         ///< rows kept of each chunk of keep * stride; the paper's is 1; >= 1
+    int chunk = 0;  ///< rows of a chunk where that is no whole stride, and stride is 0; >= keep, with together > keep,
+                    ///< with single >= 2 * keep; 0: keep * stride
+    int hive_stride = 0;              ///< >= 2; 0: (stride + 1) / 2 but at least 2; not used by HiveRule::together
+    HiveRule hive = HiveRule::first;  ///< how the hive is thinned
+    Passes passes = Passes::until_bounded;  ///< when it is
 
     /// Sets keep and chunk, at least least_chunk rows, so that `fresh` rows leave exactly `left`: for a prompt that is
     /// to use all of a budget. Errors: fresh < 1, left out of 1 to fresh, least_chunk < 1. O(fresh).
@@ -43,16 +44,18 @@ class Segments {
       }
     }
   };
-  static constexpr int code = 1;  // in saved files
+  static constexpr int code = 1;  ///< in saved files
   /// A row moves at most about log2(threshold) + 2 times before it is dropped.
   static constexpr bool moves_are_few = true;
-  static constexpr Protect protect() { return {4, 160}; }
-  static int usual_window(int spare) { return spare / 2; }  // of spare rows, for for_rows()
-  static constexpr int least_middle = 1;
+  static constexpr Protect protect() { return {4, 160}; }   ///< sink and window by default
+  static int usual_window(int spare) { return spare / 2; }  ///< of spare rows, for for_rows()
+  static constexpr int least_middle = 1;                    ///< rows of the middle that a budget has to have
+  /// Gives the middle so many rows of a budget.
   static void fit(Options& o, int middle, int) { o.threshold = middle; }
   /// The paper's sizes, which are the defaults too.
   static void as_published(Options& o) { o = Options(); }
 
+  /// Errors: an option out of its range, or those that do not go together.
   static void check(const Options& o) {
     require_at_least("threshold", o.threshold, 1);
     // A stride of 1 keeps every fresh row, so that one pass alone or one over all rows would never shrink anything.
@@ -71,6 +74,7 @@ class Segments {
     else if (o.hive_stride != 0)
       require_at_least("hive_stride", o.hive_stride, 2);
   }
+  /// Writes or checks the options of a saved cache.
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
     a.same("threshold", o.threshold);
@@ -94,9 +98,10 @@ class Segments {
     t.repeats = o.passes == Passes::until_bounded;
     return t;
   }
+  /// The options have been checked.
   explicit Segments(const Options& o) : thin_(thin(o)) {}
 
-  bool due(const Regions& r) const { return thin_.due(r.middle()); }
+  bool due(const Regions& r) const { return thin_.due(r.middle()); }  ///< does the budget call for an eviction?
   /// Most rows between sink and window, a call of max_chunk tokens included.
   static long long bound(const Options& o, int max_chunk) {
     const long long once = static_cast<long long>(o.threshold) + max_chunk;
@@ -108,7 +113,9 @@ class Segments {
     if (o.passes == Passes::until_bounded) return o.threshold + 1 - least_to_shrink(o);
     return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
   }
+  /// Is one more pass due, with so many rows in the middle?
   bool again(int middle) const { return thin_.again(middle); }
+  /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
   int forgotten(int hive) const { return thin_.forgotten(hive); }
 
   /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`

@@ -11,11 +11,14 @@ namespace buzz {
 /// Select: the `heavy` heaviest of all rows between sink and window (H2O, arXiv 2306.14048, section 4).
 class TopK {
  public:
+  /// How much it leaves, and when it evicts.
   struct Options {
-    int heavy = 240;    // rows left by an eviction; >= 0
-    int threshold = 0;  // rows between sink and window that trigger one when exceeded, >= heavy; 0: heavy, so that
-                        // every call evicts, as in the paper
+    int heavy = 240;    ///< rows left by an eviction; >= 0
+    int threshold = 0;  ///< rows between sink and window that trigger one when exceeded, >= heavy; 0: heavy, so that
+                        ///< every call evicts, as in the paper
   };
+  /// @{
+  /// As in Segments.
   static constexpr int code = 2;  // in saved files
   static constexpr bool moves_are_few = false;
   static constexpr Protect protect() { return {0, 160}; }
@@ -39,6 +42,7 @@ class TopK {
   static int room(const Options& o, int) { return o.heavy; }
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
+  /// @}
 
   /// The heaviest that still fit beside the pinned rows. O(hive + fresh) on average, and O(heavy log heavy) to put the
   /// kept rows in order.
@@ -61,18 +65,21 @@ class TopK {
 /// The same with nothing protected by default, as in TOVA and KeyDiff: every row stands for choice.
 class TopKOfAll : public TopK {
  public:
+  /// From its options.
   using TopK::TopK;
-  static constexpr Protect protect() { return {0, 0}; }
-  static int usual_window(int) { return 0; }
+  static constexpr Protect protect() { return {0, 0}; }  ///< nothing
+  static int usual_window(int) { return 0; }             ///< none: all rows stand for choice
 };
 
 /// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough. Its
 /// sizes for a budget evict once in 32 tokens or more, so that looking at the keys costs a decode step next to nothing.
 class TopKOfHistory : public TopK {
  public:
+  /// From its options.
   using TopK::TopK;
-  static constexpr Protect protect() { return {4, 960}; }
-  static int usual_window(int spare) { return spare - spare / 5; }
+  static constexpr Protect protect() { return {4, 960}; }           ///< a long window
+  static int usual_window(int spare) { return spare - spare / 5; }  ///< four fifths of them
+  /// Evicts once in 32 tokens or more, where half of the middle is enough for that.
   static void fit(Options& o, int middle, int max_chunk) {
     const int late = (std::min)((std::max)(0, 32 - max_chunk), middle / 2);
     o.heavy = middle - late;
@@ -83,9 +90,10 @@ class TopKOfHistory : public TopK {
 /// The same behind SnapKV's observation window.
 class TopKOfPrefix : public TopK {
  public:
+  /// From its options.
   using TopK::TopK;
-  static constexpr Protect protect() { return {0, 32}; }
-  static int usual_window(int spare) { return (std::min)(32, spare); }
+  static constexpr Protect protect() { return {0, 32}; }                ///< the observation window alone
+  static int usual_window(int spare) { return (std::min)(32, spare); }  ///< 32 of them
 };
 
 }  // namespace buzz

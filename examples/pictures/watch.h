@@ -1,0 +1,112 @@
+// A sequence read over a cache of which one layer is watched: its rows after each step, and what each eviction took.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "buzz/model_cache.h"
+#include "tiny_llama/cache.h"
+#include "tiny_llama/llama.h"
+
+namespace pictures {
+
+using Tokens = std::vector<std::int32_t>;
+
+struct Head {
+  std::vector<std::int32_t> positions;  // ascending
+  std::vector<float> scores;            // as many, or none
+};
+
+/// The watched layer at one moment.
+struct Moment {
+  int tokens = 0;  // read so far
+  buzz::Regions regions;
+  std::vector<Head> heads;
+};
+
+struct Eviction {
+  Moment before, after;
+};
+
+struct Watch {
+  int capacity = 0;
+  std::vector<std::pair<int, int>> rows;  // tokens read and rows held, before and after each eviction
+  std::vector<Eviction> evictions;
+  Moment end;
+};
+
+/// Its steps are BuzzCache::attend's, one by one. The watch must outlive it and its forks.
+template <class Policy>
+class WatchedCache final : public tiny_llama::Cache {
+ public:
+  WatchedCache(const tiny_llama::Config& c, const typename Policy::Options& options, int max_chunk, int layer,
+               Watch& watch)
+      : cache_({c.query_heads, c.kv_heads, c.head_dim, max_chunk},
+               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options),
+               tiny_llama::rope_of(c, buzz::Positions::logical)),
+        layer_(layer),
+        watch_(watch) {
+    watch.capacity = cache_.layer(layer).capacity();
+  }
+
+  std::unique_ptr<Cache> fork() const override {
+    return std::unique_ptr<Cache>(new WatchedCache(cache_.fork(), layer_, watch_));
+  }
+  void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
+              buzz::View<float> out) override {
+    buzz::BuzzCache<float, Policy>& cache = cache_.layer(layer);
+    if (layer != layer_) return cache.attend(q, k, v, out);
+    cache.append(k, v);
+    cache.attend(q, out);
+    cache.observe();
+    watch_.rows.push_back({cache.next_position(), cache.rows()});
+    watch_.end = moment();
+    if (!cache.evict()) return;
+    watch_.rows.push_back({cache.next_position(), cache.rows()});
+    watch_.evictions.push_back({watch_.end, moment()});
+    watch_.end = moment();
+  }
+  int max_chunk() const override { return cache_.layer(0).shape().max_chunk; }
+  int layers() const override { return cache_.layers(); }
+  int rows(int layer) const override { return cache_.layer(layer).rows(); }
+  int capacity(int layer) const override { return cache_.layer(layer).capacity(); }
+  std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
+
+ private:
+  WatchedCache(buzz::ModelCache<float, Policy> cache, int layer, Watch& watch)
+      : cache_(std::move(cache)), layer_(layer), watch_(watch) {}
+
+  Moment moment() const {
+    const buzz::BuzzCache<float, Policy>& cache = cache_.layer(layer_);
+    Moment m{cache.next_position(), cache.regions(), {}};
+    for (int h = 0; h < cache.shape().kv_heads; ++h) {
+      const auto positions = cache.positions(h);
+      const auto scores = cache.scores(h);
+      m.heads.push_back({{positions.begin(), positions.end()}, {scores.begin(), scores.end()}});
+    }
+    return m;
+  }
+
+  buzz::ModelCache<float, Policy> cache_;
+  int layer_;
+  Watch& watch_;
+};
+
+/// Reads the tokens in calls of max_chunk, over the policy with these options, and watches a layer.
+template <class Policy>
+Watch read(const tiny_llama::Model& model, const Tokens& tokens, const typename Policy::Options& options, int max_chunk,
+           int layer) {
+  Watch watch;
+  tiny_llama::Llama llama(model,
+                          std::make_unique<WatchedCache<Policy>>(model.config, options, max_chunk, layer, watch));
+  for (auto at = tokens.begin(); at != tokens.end();) {
+    const auto end = tokens.end() - at > max_chunk ? at + max_chunk : tokens.end();
+    llama.forward(Tokens(at, end));
+    at = end;
+  }
+  return watch;
+}
+
+}  // namespace pictures
