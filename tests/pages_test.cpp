@@ -99,7 +99,7 @@ bool is_part_of(const std::vector<std::string>& block, const std::string& source
 }
 
 const std::string& example_sources() {
-  static const std::string text = text_of("examples", ".cpp") + text_of("examples", ".h");
+  static const std::string text = text_of("examples", ".cpp") + text_of("examples", ".cu") + text_of("examples", ".h");
   return text;
 }
 const std::string& cmake_files() {
