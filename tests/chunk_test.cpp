@@ -18,20 +18,17 @@ static_assert(buzz::heaviest(kThree, 3) == 1, "a choice is possible at compile t
 
 int heaviest(const std::vector<float>& worth) { return buzz::heaviest(worth.data(), static_cast<int>(worth.size())); }
 
-std::vector<std::int32_t> picked(const std::vector<float>& worth, int stride, int keep = 1) {
-  std::vector<std::int32_t> out(worth.size() + 1, -1);
-  const int n = buzz::pick_chunks(worth.data(), static_cast<int>(worth.size()), stride, keep, out.data());
-  EXPECT_EQ(out[static_cast<std::size_t>(n)], -1) << "wrote past the end";
-  out.resize(static_cast<std::size_t>(n));
-  return out;
-}
-
-std::vector<std::int32_t> picked_of(const std::vector<float>& worth, int chunk, int keep) {
+std::vector<std::int32_t> picked_of(const std::vector<float>& worth, long long chunk, int keep) {
   std::vector<std::int32_t> out(worth.size() + 1, -1);
   const int n = buzz::pick_of_chunks(worth.data(), static_cast<int>(worth.size()), chunk, keep, out.data());
   EXPECT_EQ(out[static_cast<std::size_t>(n)], -1) << "wrote past the end";
   out.resize(static_cast<std::size_t>(n));
   return out;
+}
+
+/// One row in `stride` stays.
+std::vector<std::int32_t> picked(const std::vector<float>& worth, int stride, int keep = 1) {
+  return picked_of(worth, 1LL * keep * stride, keep);
 }
 
 std::vector<std::int32_t> every(int count, int stride) {

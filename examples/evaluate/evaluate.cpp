@@ -1,7 +1,6 @@
 // buzz-evaluate: what a bounded cache costs in accuracy, policy by policy, at equal peak bytes.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
@@ -9,16 +8,14 @@
 
 #include "evaluate/declare.h"
 #include "tiny_llama/program.h"
+#include "tiny_llama/text_file.h"
 
 namespace {
 
 using namespace evaluate;
 
 void write(const char* what, const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  if (!out.flush()) fail(what, printable(path), "a file that can be written");
+  if (!path.empty()) tiny_llama::write_text(what, path, text);
 }
 
 /// Prints the tables, and writes them where they are wanted.

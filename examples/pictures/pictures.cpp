@@ -1,7 +1,6 @@
 // buzz-pictures: a page that explains BUZZ with pictures of real runs over our model.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "pictures/drawings.h"
 #include "tiny_llama/documents.h"
 #include "tiny_llama/program.h"
+#include "tiny_llama/text_file.h"
 
 namespace {
 
@@ -143,9 +143,7 @@ class Pages {
 };
 
 void run(const Arguments& a) {
-  const std::string html = Pages(a).html();
-  std::ofstream out(a.out, std::ios::binary);
-  if (!(out << html << std::flush)) tiny_llama::fail("out", tiny_llama::printable(a.out), "a file that can be written");
+  tiny_llama::write_text("out", a.out, Pages(a).html());
   std::printf("%s\n", a.out.c_str());
 }
 

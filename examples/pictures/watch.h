@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "buzz/model_cache.h"
 #include "tiny_llama/cache.h"
 #include "tiny_llama/llama.h"
 
@@ -39,20 +38,19 @@ struct Watch {
 
 /// Its steps are BuzzCache::attend's, one by one. The watch must outlive it and its forks.
 template <class Policy>
-class WatchedCache final : public tiny_llama::Cache {
+class WatchedCache final : public tiny_llama::CacheOf<float, Policy> {
+  using Base = tiny_llama::CacheOf<float, Policy>;
+  using Base::cache_;
+
  public:
   WatchedCache(const tiny_llama::Config& c, const typename Policy::Options& options, int max_chunk, int layer,
                Watch& watch)
-      : cache_({c.query_heads, c.kv_heads, c.head_dim, max_chunk},
-               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options),
-               tiny_llama::rope_of(c, buzz::Positions::logical)),
-        layer_(layer),
-        watch_(watch) {
+      : Base(c, options, buzz::Positions::logical, max_chunk), layer_(layer), watch_(watch) {
     watch.capacity = cache_.layer(layer).capacity();
   }
 
-  std::unique_ptr<Cache> fork() const override {
-    return std::unique_ptr<Cache>(new WatchedCache(cache_.fork(), layer_, watch_));
+  std::unique_ptr<tiny_llama::Cache> fork() const override {
+    return std::unique_ptr<tiny_llama::Cache>(new WatchedCache(cache_.fork(), layer_, watch_));
   }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out) override {
@@ -68,15 +66,10 @@ class WatchedCache final : public tiny_llama::Cache {
     watch_.evictions.push_back({watch_.end, moment()});
     watch_.end = moment();
   }
-  int max_chunk() const override { return cache_.layer(0).shape().max_chunk; }
-  int layers() const override { return cache_.layers(); }
-  int rows(int layer) const override { return cache_.layer(layer).rows(); }
-  int capacity(int layer) const override { return cache_.layer(layer).capacity(); }
-  std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
 
  private:
   WatchedCache(buzz::ModelCache<float, Policy> cache, int layer, Watch& watch)
-      : cache_(std::move(cache)), layer_(layer), watch_(watch) {}
+      : Base(std::move(cache)), layer_(layer), watch_(watch) {}
 
   Moment moment() const {
     const buzz::BuzzCache<float, Policy>& cache = cache_.layer(layer_);
@@ -89,7 +82,6 @@ class WatchedCache final : public tiny_llama::Cache {
     return m;
   }
 
-  buzz::ModelCache<float, Policy> cache_;
   int layer_;
   Watch& watch_;
 };

@@ -40,7 +40,7 @@ inline buzz::Rope rope_of(const Config& c, buzz::Positions positions) {
 }
 
 template <class T, class Policy>
-class CacheOf final : public Cache {
+class CacheOf : public Cache {
  public:
   /// Errors: what the policy refuses; with compact positions, a capacity past the model's context.
   CacheOf(const Config& c, const typename Policy::Options& options, buzz::Positions positions, int max_chunk)
@@ -59,7 +59,7 @@ class CacheOf final : public Cache {
   int capacity(int layer) const override { return cache_.layer(layer).capacity(); }
   std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
 
- private:
+ protected:
   explicit CacheOf(buzz::ModelCache<T, Policy> cache) : cache_(std::move(cache)) {}
 
   buzz::ModelCache<T, Policy> cache_;

@@ -1,4 +1,4 @@
-// A text file as a string.
+// A text file as a string, and back.
 #pragma once
 
 #include <filesystem>
@@ -17,6 +17,13 @@ inline std::string read_text(const std::string& path) {
   if (std::filesystem::is_directory(path, error) || !stream)
     fail("file", printable(path), "a text file that can be read");
   return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// Errors: `what`, the option that named the file.
+inline void write_text(const char* what, const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) fail(what, printable(path), "a file that can be written");
 }
 
 }  // namespace tiny_llama

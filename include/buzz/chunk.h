@@ -40,40 +40,28 @@ BUZZ_HOST_DEVICE constexpr int pick(const float* worth, int count, int keep, int
   return written;
 }
 
+/// Rows that `count` rows leave: ceil(count * keep / chunk).
+BUZZ_HOST_DEVICE constexpr int left_of_chunks(int count, long long chunk, int keep) {
+  return chunks(static_cast<long long>(count) * keep, chunk);
+}
+
 /// Chunk c of pick_of_chunks(), which writes it at out + c * keep: chunks can be picked in any order.
 BUZZ_HOST_DEVICE constexpr int pick_chunk(const float* worth, int count, long long chunk, int keep, int c, int offset,
                                           std::int32_t* out) {
   const int begin = static_cast<int>(c * chunk);
   const int length = count - begin < chunk ? count - begin : static_cast<int>(chunk);
-  const long long share = static_cast<long long>(length) * keep;
-  return pick(worth + begin, length, static_cast<int>((share - 1) / chunk + 1), offset + begin, out);
-}
-
-/// Rows that `count` rows leave: ceil(count * keep / chunk).
-BUZZ_HOST_DEVICE constexpr int left_of_chunks(int count, long long chunk, int keep) {
-  return count == 0 ? 0 : static_cast<int>((static_cast<long long>(count) * keep - 1) / chunk + 1);
-}
-
-/// How many chunks `count` rows are cut into.
-BUZZ_HOST_DEVICE constexpr int chunks_of(int count, long long chunk) {
-  return count == 0 ? 0 : static_cast<int>((count - 1) / chunk) + 1;
+  return pick(worth + begin, length, left_of_chunks(length, chunk, keep), offset + begin, out);
 }
 
 /// Cuts worth[0..count) into chunks of `chunk` rows and writes the `keep` heaviest of each, ascending; the last, of r
 /// rows, leaves its ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk), whatever
-/// the worths are. O(count * chunk), O(count) where one row of each chunk stays.
+/// the worths are. keep = 1 is the paper's sampling of fresh rows (section 3.2). O(count * chunk), O(count) where one
+/// row of each chunk stays.
 BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, long long chunk, int keep,
                                               std::int32_t* out) {
   int written = 0;
-  for (int c = 0; c < chunks_of(count, chunk); ++c)
-    written += pick_chunk(worth, count, chunk, keep, c, 0, out + written);
+  for (int c = 0; c < chunks(count, chunk); ++c) written += pick_chunk(worth, count, chunk, keep, c, 0, out + written);
   return written;
-}
-
-/// The same in chunks of keep * stride rows: one in `stride` stays. Returns ceil(count / stride). keep = 1 is the
-/// paper's sampling of fresh rows (section 3.2).
-BUZZ_HOST_DEVICE constexpr int pick_chunks(const float* worth, int count, int stride, int keep, std::int32_t* out) {
-  return pick_of_chunks(worth, count, static_cast<long long>(keep) * stride, keep, out);
 }
 
 /// Writes every stride-th index of [0, count), from the first: the paper's thinning of the hive. Returns

@@ -48,7 +48,9 @@ BUZZ_HOST_DEVICE constexpr Regions divide(int rows, int hive, const Protect& pro
 }
 
 /// ceil(count / size) for count >= 0, size >= 1, without overflow.
-BUZZ_HOST_DEVICE constexpr int chunks(int count, int size) { return count == 0 ? 0 : (count - 1) / size + 1; }
+BUZZ_HOST_DEVICE constexpr int chunks(long long count, long long size) {
+  return count == 0 ? 0 : static_cast<int>((count - 1) / size + 1);
+}
 
 /// The hive's stride by default: (stride + 1) / 2 as in the paper, but at least 2, since 1 would never shrink it.
 BUZZ_HOST_DEVICE constexpr int default_hive_stride(int stride) { return stride < 3 ? 2 : stride / 2 + (stride % 2); }

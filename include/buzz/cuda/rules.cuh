@@ -35,15 +35,16 @@ struct SegmentsRule {
     block.phase([&](int t) {
       if (thin.hive == HiveRule::first)
         for (int i = t; i < kept; i += threads) out[i] = i * thin.hive_stride;
-      if (thin.hive == HiveRule::heaviest) chunks<threads>(t, worth, hive, thin.hive_chunk(), 0, out);
-      chunks<threads>(t, worth + rest, hive + fresh - rest, thin.chunk, rest, out + kept);
+      if (thin.hive == HiveRule::heaviest) pick_all<threads>(t, worth, hive, thin.hive_chunk(), 0, out);
+      pick_all<threads>(t, worth + rest, hive + fresh - rest, thin.chunk, rest, out + kept);
     });
   }
 
  private:
   template <int threads>
-  BUZZ_DEVICE void chunks(int t, const float* worth, int count, long long chunk, int offset, std::int32_t* out) const {
-    for (int c = t; c < chunks_of(count, chunk); c += threads)
+  BUZZ_DEVICE void pick_all(int t, const float* worth, int count, long long chunk, int offset,
+                            std::int32_t* out) const {
+    for (int c = t; c < chunks(count, chunk); c += threads)
       pick_chunk(worth, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
   }
 };
