@@ -60,7 +60,8 @@ class BuzzCache {
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
   /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
   /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. Errors: another
-  /// shape, a full cache; the cache is then as it was. O(tokens * query_heads * rows * head_dim).
+  /// shape, more tokens than max_chunk, a full cache, a position past the Rope's; the cache is then as it was.
+  /// O(tokens * query_heads * rows * head_dim).
   template <class Q, class K, class O>
   void attend(View<Q> q, View<K> k, View<K> v, View<O> out, Executor run = {}) {
     require_shape("q", q, k.shape(0), shape_.query_heads, shape_.head_dim);
@@ -112,7 +113,7 @@ class BuzzCache {
 
   /// Step 3 where a flash kernel of the engine's attended over keys() and values() and gives no probabilities: their
   /// column sums are made again from q, [tokens, query_heads, head_dim] unrotated, and from the log-sum-exp of each
-  /// query's logits, lse [1, tokens, query_heads]. Errors: another shape.
+  /// query's logits, lse [1, tokens, query_heads]. Errors: as attend().
   template <class Q, class P = Policy>
   void observe(View<Q> q, View<const float> lse, Executor run = {}) {
     static_assert(P::needs_mass, "this policy's score does not use attention probabilities");
@@ -126,7 +127,7 @@ class BuzzCache {
     observe();
   }
 
-  /// The user's own scores, [1, kv_heads, rows]; for Policy<Given, ...>.
+  /// The user's own scores, [1, kv_heads, rows]; for Policy<Given, ...>. Errors: another shape.
   template <class P = Policy>
   void give(View<const float> scores) {
     static_cast<P&>(policy_).give(scores);
@@ -145,13 +146,13 @@ class BuzzCache {
     return true;
   }
 
-  /// Positions that no eviction takes, and that may lie ahead; see Policy::pin.
+  /// Positions that no eviction takes, and that may lie ahead; errors: see Policy::pin.
   void pin(int first, int count) { policy_.pin(first, count); }
   void unpin(int first, int count) { policy_.unpin(first, count); }  ///< the end of a pin(); see Policy::unpin
 
   /// Can they be taken back? See Policy::can_rollback.
   bool can_rollback(int tokens) const { return policy_.can_rollback(tokens); }
-  /// Takes back the newest `tokens` rows, scores included, bit for bit; see Policy::rollback.
+  /// Takes back the newest `tokens` rows, scores included, bit for bit. Errors: can_rollback() says no.
   void rollback(int tokens) {
     policy_.rollback(tokens);
     store_.rollback(tokens);

@@ -25,7 +25,7 @@ class Keep {
   /// Rows a head had before.
   int from() const { return from_; }
   int size() const { return size_; }  ///< rows a head keeps
-  /// The kept rows of a head, ascending, [size].
+  /// The kept rows of a head, ascending, [size]. `head` is checked nowhere in here.
   Span<const std::int32_t> rows(int head) const { return {list(head), size_}; }
 
   /// Calls f(from, to, count) for each run of neighbouring kept rows: rows [from, from + count) move to `to`.
@@ -69,7 +69,8 @@ class Keep {
 };
 
 /// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are, and so are rows
-/// that stay where they are. rows: [1, >= keep.from(), dim] of that head. Never allocates. O(moved bytes).
+/// that stay where they are. rows: [1, >= keep.from(), dim] of that head. Never allocates. Errors: no such
+/// head, another shape. O(moved bytes).
 template <class T>
 void compact(const Keep& keep, int head, View<T> rows) {
   static_assert(std::is_trivially_copyable<T>::value, "rows are moved as bytes");
@@ -97,7 +98,7 @@ void compact(const Keep& keep, int head, View<T> rows) {
   }
 }
 
-/// The same for all heads: rows [keep.heads(), >= keep.from(), dim].
+/// The same for all heads: rows [keep.heads(), >= keep.from(), dim]. Errors: another shape.
 template <class T>
 void compact(const Keep& keep, View<T> rows) {
   require_equal("rows.shape[0]", rows.shape(0), keep.heads(), "the policy's KV heads");

@@ -39,7 +39,7 @@ class ModelCache {
   /// Errors: a layer out of 0 to layers() - 1.
   Cache& layer(int i) { return layers_[index(i)]; }
   const Cache& layer(int i) const { return layers_[index(i)]; }  ///< to read
-  int rows(int i) const { return layer(i).rows(); }              ///< rows of each head of layer i, now
+  int rows(int i) const { return layer(i).rows(); }              ///< of each head of layer i; errors: as layer()
 
   /// Bytes allocated, all layers, by part and together.
   Memory memory() const {
@@ -59,7 +59,7 @@ class ModelCache {
     for (const Cache& c : layers_) c.policy().check_pin(first, count);
     for (Cache& c : layers_) c.pin(first, count);
   }
-  /// The end of a pin(), in all layers.
+  /// The end of a pin(), in all layers; errors: see Policy::unpin.
   void unpin(int first, int count) {
     for (Cache& c : layers_) c.unpin(first, count);
   }

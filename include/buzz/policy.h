@@ -104,7 +104,7 @@ class Policy {
 
   /// The same where the caller has summed the columns already: [parts, kv_heads, rows()], oldest queries first. One
   /// part may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens that
-  /// have a part each. O(parts * kv_heads * rows).
+  /// have a part each. Errors: another shape. O(parts * kv_heads * rows).
   template <class S = Score>
   void observe_mass(View<const float> mass) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
@@ -113,7 +113,7 @@ class Policy {
     observe_parts(mass.shape(0), [&](int head, int part) { return mass.row(part, head); });
   }
 
-  /// The user's own scores, [1, kv_heads, rows()], in place of all earlier ones. For Given. O(kv_heads * rows).
+  /// The user's scores, [1, kv_heads, rows()], for Given; earlier ones go. Errors: another shape. O(kv_heads * rows).
   template <class S = Score>
   void give(View<const float> scores) {
     static_assert(std::is_base_of<Given, S>::value, "only Given takes the user's own scores");
@@ -157,9 +157,9 @@ class Policy {
   }
 
   /// Positions [first, first + count) are not evicted until they are unpinned: a system prompt, an image. They may lie
-  /// ahead. They count against the bound. Errors: a position that a head has evicted; more pins, the sink's apart, than
-  /// the threshold has room for: threshold - 1 rows in a beehive, `heavy` in HeavyHitter, `threshold` in Streaming.
-  /// O(kv_heads * (count + rows)).
+  /// ahead. They count against the bound. Errors: first or count < 0 or too large; a position that a head has evicted;
+  /// more pins, the sink's apart, than the threshold has room for: threshold - 1 rows in a beehive, `heavy` in
+  /// HeavyHitter, `threshold` in Streaming. O(kv_heads * (count + rows)).
   void pin(int first, int count) {
     check_pin(first, count);
     pins_ = pins_.with(first, count);
@@ -179,7 +179,7 @@ class Policy {
     require_range("pinned rows", pins_.with(first, count).count_from(options_.sink), 0,
                   Select::room(options_, max_chunk_));
   }
-  /// Positions [first, first + count) may be evicted again; those that were not pinned are as before.
+  /// Positions [first, first + count), pinned or not, may be evicted again. Errors: first or count < 0 or too large.
   void unpin(int first, int count) {
     check_range(first, count);
     pins_ = pins_.without(first, count);
@@ -240,7 +240,7 @@ class Policy {
     undo_.clear(0);
   }
 
-  /// Writes or reads options (which have to agree) and state. A loaded policy cannot roll back past the load.
+  /// Writes or reads options (which have to agree) and state. No rollback goes past a load. Errors: a Reader's.
   template <class Self, class Archive>
   static void archive(Self& self, Archive& a) {
     a.same("score", Score::code);

@@ -92,7 +92,7 @@ class Rotation {
 
   /// Writes the rotation to `position`, attention_factor included: dims / 2 cosines, then dims / 2 sines. O(dims).
   void angles(double position, float* cos_sin) const { turn(position, rope_.attention_factor, cos_sin); }
-  /// Writes the rotation that takes a rotated key `distance` positions on (negative: back).
+  /// Writes the rotation, [dims] too, that takes a rotated key `distance` positions on (negative: back).
   void move(double distance, float* cos_sin) const { turn(distance, 1, cos_sin); }
 
   /// Rotates one row of at least dims floats in place. O(dims).
@@ -105,7 +105,7 @@ class Rotation {
       for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[i], row[half + i]);
   }
 
-  /// Writes what a loaded cache has to agree with, or checks it.
+  /// Writes what a loaded cache has to agree with, or checks it. Errors: it does not.
   template <class Archive>
   void archive(Archive& a) const {
     a.same("rope.base", rope_.base);

@@ -13,7 +13,8 @@ namespace rope_scaling {
 
 constexpr double two_pi = 6.283185307179586476925286766559;  ///< a turn in radians
 
-/// Refuses what no scaling can work with, and returns `rope` with the base's own frequencies in its table.
+/// `rope` with the base's own frequencies in its table. Errors, and so of all below: factor not finite or <= 0, dims
+/// < 2, a base not finite or <= 1.
 inline Rope tabulated(Rope rope, int dims, double factor) {
   if (!(factor > 0) || !std::isfinite(factor)) fail("factor", std::to_string(factor), "finite and > 0");
   require_range("dims", dims, 2, (std::numeric_limits<int>::max)());
@@ -41,7 +42,7 @@ inline Rope ntk(Rope rope, int dims, double factor) {
 }
 
 /// Llama 3.1's bands: wavelengths under original_context / high stay, those over original_context / low are divided by
-/// factor, between them it is mixed. Errors: original_context <= 0, low >= high.
+/// factor, between them it is mixed. Errors: original_context <= 0, low <= 0 or >= high.
 inline Rope llama3(const Rope& rope, int dims, double factor, double low, double high, double original_context) {
   Rope result = tabulated(rope, dims, factor);
   if (!(original_context > 0)) fail("original_context", std::to_string(original_context), "> 0");
@@ -56,8 +57,8 @@ inline Rope llama3(const Rope& rope, int dims, double factor, double low, double
 
 /// YaRN (arXiv 2309.00071, section 3): frequencies that turn more than beta_fast times in the original context stay,
 /// those that turn less than beta_slow times are divided by factor, and between them a ramp over the dimensions.
-/// Queries and keys are multiplied by attention_factor; 0: 0.1 * ln(factor) + 1. Errors: original_context <= 0, betas
-/// out of order.
+/// Queries and keys are multiplied by attention_factor; 0: 0.1 * ln(factor) + 1, 1 where factor < 1. Errors:
+/// original_context <= 0, beta_slow <= 0 or > beta_fast.
 inline Rope yarn(const Rope& rope, int dims, double factor, double original_context, double beta_fast = 32,
                  double beta_slow = 1, double attention_factor = 0) {
   Rope result = tabulated(rope, dims, factor);

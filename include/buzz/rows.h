@@ -39,7 +39,7 @@ struct RowsView {
   View<const float> scales{nullptr, 0, 0, 0};  ///< [1, kv_heads, rows], empty where T has none
 };
 
-/// A row as another type, rounded at most once.
+/// A row, [count], as another type, rounded at most once.
 template <class From, class To>
 inline void convert_row(const From* from, int count, To* to) {
   if constexpr (std::is_same<To, From>::value)
@@ -92,7 +92,7 @@ class Rows {
         values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) * static_cast<std::size_t>(dim)),
         scales_(has_scale<T> ? static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) : 0) {}
 
-  /// Stores a row; `room` is for dim floats.
+  /// Stores a row, [dim]; `room` is for dim floats.
   template <class In>
   void put(int head, int row, const In* in, float* room) {
     if constexpr (has_scale<T>) {
@@ -102,7 +102,7 @@ class Rows {
       convert_row(in, dim_, at(head, row));
     }
   }
-  /// Reads a row as floats.
+  /// Reads a row as floats, [dim].
   void get(int head, int row, float* out) const {
     convert_row(at(head, row), dim_, out);
     if constexpr (has_scale<T>) Eigen::Map<Eigen::ArrayXf>(out, dim_) *= scales_[scale_index(head, row)];

@@ -15,7 +15,7 @@ struct Shape {
   int group() const { return query_heads / kv_heads; }  ///< query heads that share a KV head
 };
 
-/// Errors: an extent < 1, query_heads that is not a multiple of kv_heads.
+/// Errors: an extent < 1, query_heads that is not a multiple of kv_heads, max_rollback out of 0 to 2^20.
 inline void check(const Shape& shape) {
   require_at_least("kv_heads", shape.kv_heads, 1);
   require_at_least("query_heads", shape.query_heads, 1);

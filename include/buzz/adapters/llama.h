@@ -100,7 +100,7 @@ class LlamaEviction {
     forget();
   }
 
-  /// before_decode(), llama_decode() and after_decode(); returns what llama_decode() did.
+  /// before_decode(), llama_decode() and after_decode(), with their errors; returns what llama_decode() did.
   template <class Batch>
   int decode(const Batch& batch) {
     before_decode(batch.n_tokens);
@@ -148,7 +148,8 @@ class LlamaEviction {
   }
 
   /// Evicts if that is due: returns whether it did. All removals come first, neighbours as one range, then one bounded
-  /// shift for each run of rows that moves. O(n_ctx) for each of them, in llama.cpp.
+  /// shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence. O(n_ctx) for each of
+  /// them, in llama.cpp.
   bool evict() {
     if (!policy_.due()) return false;
     const Keep& keep = policy_.select();
@@ -193,7 +194,7 @@ class LlamaEviction {
     if constexpr (Policy::needs_mass) renumber();
   }
 
-  /// Empties context and policy.
+  /// Empties context and policy; after begin() alone.
   void reset() {
     llama_memory_clear(memory(), false);
     forget();
