@@ -9,22 +9,31 @@ namespace cuda {
 
 /// Appends a call's keys, rotated, and values to the cached rows, with their positions and scores of 0, and leaves the
 /// rotations for the queries. A block a token and KV head of a sequence: grid (tokens, kv_heads, sequences).
+/// O(tokens * kv_heads * head_dim) a sequence.
 template <class T>
 struct Append {
-  static constexpr int threads = 128, most_dims = 256;
+  static constexpr int threads = 128;    ///< of a block
+  static constexpr int most_dims = 256;  ///< most rotated elements of a head
+  /// A block's.
   struct Shared {
-    float angles[most_dims];
+    float angles[most_dims];  ///< of its token: cosines, then sines
   };
 
-  Tensor<const T> k, v;     // [sequences, tokens, kv_heads, head_dim]
-  Tensor<T> keys, values;   // [sequences, kv_heads, capacity, head_dim]
-  std::int32_t* positions;  // [sequences, kv_heads, capacity]
-  float* scores;            // the same
-  float* angles;            // [sequences, max_chunk, turning.dims]
-  State* states;            // [sequences]
-  Turning turning;
+  Tensor<const T> k;        ///< [sequences, tokens, kv_heads, head_dim], unrotated
+  Tensor<const T> v;        ///< the same
+  Tensor<T> keys;           ///< [sequences, kv_heads, capacity, head_dim]; the new rows are written
+  Tensor<T> values;         ///< the same
+  std::int32_t* positions;  ///< [sequences, kv_heads, capacity]; the new rows' are written
+  float* scores;            ///< the same
+  float* angles;            ///< [sequences, max_chunk, turning.dims], to write: cosines, then sines
+  State* states;            ///< [sequences]; `now` is written
+  Turning turning;          ///< of keys and queries
+  /// Sizes of the above.
+  /// @{
   int kv_heads, head_dim, capacity, max_chunk, tokens;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int token = block.x(), head = block.y(), s = block.z();

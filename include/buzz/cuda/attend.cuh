@@ -13,11 +13,11 @@ namespace cuda {
 /// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
 /// of each split the largest logit and the sum of exp(logit - largest). A split without rows: -inf and 0.
 struct Partial {
-  float* out = nullptr;     // [sequences, query_heads, tokens, splits, head_dim]
-  float* top = nullptr;     // [sequences, query_heads, tokens, splits]
-  float* sum = nullptr;     // the same
-  float* logits = nullptr;  // [sequences, query_heads, tokens, capacity]; null: not wanted
-  int splits = 1;
+  float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, head_dim]; not used where there is one
+  float* top = nullptr;     ///< [sequences, query_heads, tokens, splits]
+  float* sum = nullptr;     ///< the same
+  float* logits = nullptr;  ///< [sequences, query_heads, tokens, capacity]; null: not wanted
+  int splits = 1;           ///< parts that the cached rows are cut into
 
   /// The index of a query row of `tokens` in all but logits, where it is of [.., capacity].
   BUZZ_DEVICE long long row(int s, int query_heads, int head, int tokens, int token) const {
@@ -32,31 +32,45 @@ struct Partial {
 /// by 0: there could be a NaN in it. O(tokens * query_heads * rows * head_dim).
 template <class T, int packs, int queries>
 struct Attend {
-  static constexpr int threads = 128, lanes = 16, groups = threads / lanes, unroll = 4, step = groups * unroll;
-  static constexpr int values = packs * Pack<T>::size, dims = lanes * values;  // most of a lane, and of a row
+  static constexpr int threads = 128;                   ///< of a block
+  static constexpr int lanes = 16;                      ///< threads that read a row
+  static constexpr int groups = threads / lanes;        ///< of lanes
+  static constexpr int unroll = 4;                      ///< rows that a group has under way
+  static constexpr int step = groups * unroll;          ///< rows that the block has under way
+  static constexpr int values = packs * Pack<T>::size;  ///< most of a lane
+  static constexpr int dims = lanes * values;           ///< most of a row
+  /// What the block's groups of lanes leave for each other.
   struct Shared {
-    float top[groups][queries], sum[groups][queries];
-    float out[groups][queries][dims];
+    float top[groups][queries];        ///< the largest logit
+    float sum[groups][queries];        ///< of exp(logit - top)
+    float out[groups][queries][dims];  ///< all lanes' parts
   };
   /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`, which is its lane's part.
   struct Lane {
-    float query[queries][values], out[queries][values];
-    float top[queries], sum[queries];
-    float logits[unroll * queries];
+    float query[queries][values];    ///< rotated and scaled
+    float out[queries][values];      ///< the sum of exp(logit - top) times the value
+    float top[queries];              ///< the largest logit
+    float sum[queries];              ///< of exp(logit - top)
+    float logits[unroll * queries];  ///< of the rows under way, then their exp(logit - top)
   };
 
-  Tensor<const T> q;             // [sequences, tokens, query_heads, head_dim]
-  Tensor<const T> keys, cached;  // [sequences, kv_heads, capacity, head_dim]; cached: the values
-  Tensor<T> out;                 // as q, where there is one split
-  float* lse = nullptr;          // [sequences, tokens, query_heads], where there is one split; null: not wanted
-  Partial partial;
-  const float* angles = nullptr;  // [sequences, max_chunk, turning.dims]
-  const State* states = nullptr;
-  Turning turning;
-  LogitScale scale;
-  Queries call;
+  Tensor<const T> q;              ///< [sequences, tokens, query_heads, head_dim], unrotated
+  Tensor<const T> keys;           ///< [sequences, kv_heads, capacity, head_dim]
+  Tensor<const T> cached;         ///< the values, the same
+  Tensor<T> out;                  ///< as q, written where there is one split
+  float* lse = nullptr;           ///< [sequences, tokens, query_heads], written likewise; null: not wanted
+  Partial partial;                ///< to write
+  const float* angles = nullptr;  ///< [sequences, max_chunk, turning.dims], Append's
+  const State* states = nullptr;  ///< [sequences]
+  Turning turning;                ///< of the queries
+  LogitScale scale;               ///< of the logits
+  Queries call;                   ///< of one KV head
+  /// Sizes of the above.
+  /// @{
   int kv_heads, head_dim, capacity, max_chunk;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;

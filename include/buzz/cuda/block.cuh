@@ -7,39 +7,48 @@
 #endif
 
 namespace buzz {
+
+/// The cache on a GPU; include/buzz/README.md, floor 5. BuzzCache is what to use, the kernels are what it is made of.
+///
+/// A kernel is a struct of its arguments with `static constexpr int threads`, a struct Shared (its shared memory) and
+///
+///     template <class Block> BUZZ_DEVICE void operator()(Block& block, Shared& shared) const;
+///
+/// whose body is a sequence of phases. On the device a Block is this thread's part of the block; the tests have another
+/// (tests/cuda_emulation.h), which runs a phase for all threads, in any order, before the next begins: so the same body
+/// runs on the host. What a thread knows from one phase to the next is in a Private. Pointers and tensors are of device
+/// memory; a kernel checks none of its arguments.
 namespace cuda {
 
 /// How many blocks a kernel is launched with.
 struct Grid {
-  int x = 1, y = 1, z = 1;
+  int x = 1;  ///< along the first axis
+  int y = 1;  ///< along the second
+  int z = 1;  ///< along the third
 };
-
-// A kernel is a struct of its arguments with `static constexpr int threads`, a struct Shared (its shared memory) and
-//
-//     template <class Block> BUZZ_DEVICE void operator()(Block& block, Shared& shared) const;
-//
-// whose body is a sequence of phases. On the device a Block is this thread's part of the block; the tests have another
-// (tests/cuda_emulation.h), which runs a phase for all threads, in any order, before the next begins: so the same body
-// runs on the host. What a thread knows from one phase to the next is in a Private.
 
 #if defined(__CUDACC__)
 
+/// This thread's part of a block on the device.
 class Block {
  public:
   /// A value of each thread's own, in its registers; threads take it by their index.
   template <class V>
   class Private {
    public:
-    explicit __device__ Private(const Block&) {}
-    __device__ V& operator[](int) { return value_; }
+    explicit __device__ Private(const Block&) {}      ///< not initialised
+    __device__ V& operator[](int) { return value_; }  ///< this thread's, by its own index
 
    private:
     V value_;
   };
 
+  /// Which block of the grid it is.
+  /// @{
   __device__ int x() const { return static_cast<int>(blockIdx.x); }
   __device__ int y() const { return static_cast<int>(blockIdx.y); }
   __device__ int z() const { return static_cast<int>(blockIdx.z); }
+  /// @}
 
   /// Calls f(thread) for each thread; what it writes is seen by all in the next phase.
   template <class F>
@@ -64,6 +73,7 @@ class Block {
   __device__ void add(int* counter, int n) { atomicAdd(counter, n); }
 };
 
+/// A Kernel as CUDA has it, for Launcher.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) run(Kernel kernel) {
   __shared__ typename Kernel::Shared shared;
@@ -73,10 +83,13 @@ __global__ void __launch_bounds__(Kernel::threads) run(Kernel kernel) {
 
 /// Launches kernels on a stream, and nothing else: no allocation, no synchronisation.
 struct Launcher {
-  using Stream = cudaStream_t;
-  using Result = cudaError_t;
-  static constexpr Result success = cudaSuccess, invalid = cudaErrorInvalidValue;
+  using Stream = cudaStream_t;                              ///< where launches wait for each other
+  using Result = cudaError_t;                               ///< of a launch
+  static constexpr Result success = cudaSuccess;            ///< all is well
+  static constexpr Result invalid = cudaErrorInvalidValue;  ///< an argument was refused
 
+  /// Launches grid.x * grid.y * grid.z blocks; none of them is no error. Returns what cudaGetLastError() says, an
+  /// earlier call's error included; what goes wrong while the kernel runs is for the stream's next synchronisation.
   template <class Kernel>
   static Result launch(const Kernel& kernel, Grid grid, Stream stream) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return success;

@@ -11,44 +11,47 @@ namespace cuda {
 
 /// What a cache of several sequences needs beside its options.
 struct Batch {
-  int sequences = 1;  // most that live at once
+  int sequences = 1;  ///< most that live at once; 1 to 65535
   /// Calls of up to so many tokens leave their logits for the scores; longer ones make them again from the keys and the
-  /// log-sum-exps. A float each, for every query head and row of a sequence.
+  /// log-sum-exps. A float each, for every query head and row of a sequence. 0 to max_chunk, 16 at most.
   int kept_logits = 1;
   /// Into how many parts the rows of a call of few tokens are split, so that all of the card has work; 0: as many as
-  /// make 512 blocks, with 64 rows each at least.
+  /// make 512 blocks, with 64 rows each at least. 0 to 1024.
   int splits = 0;
 };
 
 /// Device memory in bytes: a layer's own, and room to work in, which layers whose steps come one after the other on a
 /// stream can share.
 struct Bytes {
-  std::size_t cache = 0, workspace = 0;
+  std::size_t cache = 0;      ///< a layer's own
+  std::size_t workspace = 0;  ///< to be shared
 };
 
-/// Where it is: [..] as written, nothing between but padding to 256 bytes.
+/// Where in the two it is: [..] as written, nothing between but padding to 256 bytes. What is empty is null.
 template <class T>
 struct Buffers {
-  static constexpr int few_tokens = 16;  // of a call that is split over rows
+  static constexpr int few_tokens = 16;  ///< most of a call that is split over rows
 
   // The cache.
-  T *keys, *values;         // [sequences, kv_heads, capacity, head_dim]
-  float* scores;            // [sequences, kv_heads, capacity]
-  std::int32_t* positions;  // the same
-  std::int32_t* kept;       // the same
-  State* states;            // [sequences]
-  double* frequencies;      // [dims / 2]
+  T* keys;                  ///< [sequences, kv_heads, capacity, head_dim]
+  T* values;                ///< the same
+  float* scores;            ///< [sequences, kv_heads, capacity]
+  std::int32_t* positions;  ///< the same
+  std::int32_t* kept;       ///< the same; used as [sequences, lists, capacity]
+  State* states;            ///< [sequences]
+  double* frequencies;      ///< [dims / 2], radians a position
   // The workspace.
-  float* worth;         // [2, sequences, kv_heads, capacity]
-  std::int32_t* picks;  // the same
-  float* diversity;     // [sequences, kv_heads, capacity], where the score looks at keys
-  double* norms;        // the same
-  float* angles;        // [sequences, max_chunk, dims]
-  float* lse;           // [sequences, max_chunk, query_heads], where the score is mass
-  Partial partial;      // of calls of up to few_tokens tokens; top and sum of longer ones, unsplit
-  Bytes bytes;
+  float* worth;         ///< [2, sequences, kv_heads, capacity], Select's room
+  std::int32_t* picks;  ///< the same
+  float* diversity;     ///< [sequences, kv_heads, capacity], where the score looks at keys
+  double* norms;        ///< the same
+  float* angles;        ///< [sequences, max_chunk, dims], the call's rotations
+  float* lse;           ///< [sequences, max_chunk, query_heads], where the score is mass
+  Partial partial;      ///< of calls of up to few_tokens tokens; top and sum of longer ones, unsplit
+  Bytes bytes;          ///< of all that
 
-  /// cache, workspace: 256-byte aligned, or null to count the bytes.
+  /// cache, workspace: 256-byte aligned, or null to count the bytes; dims: rotated elements of a head; mass, rows: what
+  /// the score needs. The caller has checked shape and batch.
   Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims, bool mass,
           bool rows) {
     const std::size_t sequences = count(batch.sequences), per_head = sequences * count(shape.kv_heads);
@@ -76,6 +79,7 @@ struct Buffers {
     room(&partial.logits, mass ? query_heads * count(batch.kept_logits) * count(capacity) : 0);
   }
 
+  /// Most tokens of a call that is split over rows, with calls of max_chunk.
   static int few(const Shape& shape) { return shape.max_chunk < few_tokens ? shape.max_chunk : few_tokens; }
 
  private:

@@ -18,14 +18,17 @@
 namespace buzz {
 namespace cuda {
 
-/// Logits are multiplied by `scale`, 0: 1 / sqrt(head_dim), and by log(rows seen) / log(log_base), 0: not.
+/// As buzz::AttentionOptions, but nobody checks them: finite, scale >= 0, log_base 0 or > 1.
 struct AttentionOptions {
-  double scale = 0, log_base = 0;
+  double scale = 0;     ///< logits are multiplied by it; 0: 1 / sqrt(head_dim)
+  double log_base = 0;  ///< and by log(rows seen) / log(log_base); 0: not
 };
 
 /// A call: `tokens` new tokens of each of the sequences [first, first + count).
 struct Call {
-  int tokens = 1, first = 0, count = 1;
+  int tokens = 1;  ///< of each sequence; 1 to max_chunk
+  int first = 0;   ///< of the sequences; >= 0
+  int count = 1;   ///< of them; >= 1
 };
 
 /// buzz::BuzzCache on the device: the KV cache of one attention layer of several sequences, each with its own lengths,
@@ -42,22 +45,23 @@ struct Call {
 template <class T, class Policy_, class Launcher_>
 class BasicCache {
  public:
-  using Policy = Policy_;
-  using Options = typename Policy::Options;
-  using Launcher = Launcher_;
-  using Stream = typename Launcher::Stream;
-  using Result = typename Launcher::Result;
-  using Score = typename Policy::Score;
-  using Rule = typename Policy::Rule;
+  using Policy = Policy_;                    ///< what decides
+  using Options = typename Policy::Options;  ///< its options
+  using Launcher = Launcher_;                ///< of kernels: CUDA's, or a test's
+  using Stream = typename Launcher::Stream;  ///< where launches wait for each other
+  using Result = typename Launcher::Result;  ///< Launcher::success, or an error
+  using Score = typename Policy::Score;      ///< what a row is worth
+  using Rule = typename Policy::Rule;        ///< which rows stay
 
-  /// Device memory of such a cache. Errors: as the constructor.
+  /// Device memory of such a cache, nothing of which is allocated. Errors: as the constructor. O(head_dim + sequences).
   static Bytes bytes(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope = {}) {
     return BasicCache(shape, batch, options, rope, nullptr, nullptr).buffers_.bytes;
   }
 
   /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
-  /// that name the field: what Shape, Options, Rope do not allow; head_dim that is no multiple of 16 bytes or over 256;
-  /// keys that would have to be stored raw; max_rollback, which the device does not have.
+  /// that name the field: what Shape, Batch, Options, Rope do not allow; head_dim that is no multiple of 16 bytes or
+  /// over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
+  /// max_rollback, which the device does not have. The pointers and `attention` are not checked.
   BasicCache(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
       : shape_((buzz::check(shape), check(shape, batch), shape)),
@@ -82,9 +86,9 @@ class BasicCache {
     turning_.frequencies = buffers_.frequencies;
   }
 
-  /// All sequences as newly made. Has to come before the first step; not to be captured with it.
+  /// All sequences as newly made. Needed before the first step, allowed between two, not to be captured with one.
   Result reset(Stream stream) { return reset(0, batch_.sequences, stream); }
-  /// Sequences [first, first + count).
+  /// The same for sequences [first, first + count). Errors: sequences out of range. O(count).
   Result reset(int first, int count, Stream stream) {
     if (!in_range(first, count)) return Launcher::invalid;
     Start start{buffers_.states + first, count, buffers_.frequencies, turning_.dims / 2, {}};
@@ -94,8 +98,9 @@ class BasicCache {
   }
 
   /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
-  /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a step that has
-  /// not ended; nothing is launched then. O(tokens * query_heads * rows * head_dim).
+  /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
+  /// the Rope's, a step that has not ended; nothing is launched then. O(tokens * query_heads * rows * head_dim) a
+  /// sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
     Result result = append(k, v, call, stream);
     if (result == Launcher::success) result = attend(q, out, stream);
@@ -103,7 +108,8 @@ class BasicCache {
     return result;
   }
 
-  /// Step 1: appends rows k, v.
+  /// Step 1: appends rows k, v: [count, tokens, kv_heads, head_dim], unrotated where there is a Rope; begins the step.
+  /// Errors: as above. O(tokens * kv_heads * head_dim) a sequence.
   Result append(Tensor<const T> k, Tensor<const T> v, Call call, Stream stream) {
     if (!can_append(call)) return Launcher::invalid;
     open_ = call;
@@ -116,7 +122,9 @@ class BasicCache {
         {call.tokens, shape_.kv_heads, call.count}, stream);
   }
 
-  /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores.
+  /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores, each
+  /// time that it is called. q, out: [count, tokens, query_heads, head_dim], the queries of the appended rows.
+  /// Errors: no step has begun. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
     if (open_.tokens == 0) return Launcher::invalid;
     Partial partial = buffers_.partial;
@@ -129,20 +137,22 @@ class BasicCache {
   }
 
   /// Step 2 where a kernel of the engine's attended over keys() and values(): its probabilities, [count, query_heads,
-  /// tokens, rows], go to the scores.
+  /// tokens, rows], go to the scores. Errors: no step has begun. O(tokens * query_heads * rows) a sequence.
   Result observe(Tensor<const float> probabilities, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
     if (open_.tokens == 0) return Launcher::invalid;
     return cuda::observe<Launcher>(work(), probabilities, stream);
   }
-  /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads].
+  /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
+  /// or NaN: that query gives nothing. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
     if (open_.tokens == 0) return Launcher::invalid;
     return cuda::observe<Launcher>(work(), q, lse, stream);
   }
 
-  /// Step 3: evicts what is due, and ends the step. O(rows * kv_heads * head_dim) where an eviction is due.
+  /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. O(rows * kv_heads * head_dim) a sequence
+  /// where an eviction is due.
   Result evict(Stream stream) {
     if (open_.tokens == 0) return Launcher::invalid;
     const Work<T> w = work();
@@ -175,7 +185,8 @@ class BasicCache {
   }
 
   /// A graph of a captured step has been launched once more: the host counts on. The capture itself, in which the host
-  /// has counted but nothing ran, is the graph's first launch.
+  /// has counted but nothing ran, is the graph's first launch. `call` is the captured one. Errors: as attend(); the
+  /// host has not counted then. O(count).
   Result replayed(Call call) {
     if (!can_append(call)) return Launcher::invalid;
     for (int s = call.first; s < call.first + call.count; ++s)
@@ -183,20 +194,23 @@ class BasicCache {
     return Launcher::success;
   }
 
-  const Shape& shape() const { return shape_; }
-  const Options& options() const { return options_; }
-  int capacity() const { return capacity_; }
-  /// The lengths of a sequence once the stream has done what was asked.
+  const Shape& shape() const { return shape_; }        ///< as given
+  const Options& options() const { return options_; }  ///< as given
+  int capacity() const { return capacity_; }           ///< most rows of a sequence that there can ever be
+  /// The lengths of a sequence once the stream has done what was asked. The sequence is not checked, here and below.
   const Lengths& lengths(int sequence) const { return lengths_[static_cast<std::size_t>(sequence)]; }
-  int rows(int sequence) const { return lengths(sequence).rows; }
+  int rows(int sequence) const { return lengths(sequence).rows; }  ///< of each head
 
-  // On the device, from a sequence on: keys and values [.., kv_heads, capacity, head_dim], scores and positions [..,
-  // kv_heads, capacity], the rows that the last eviction kept [.., lists(), capacity].
+  /// On the device, from a sequence on: keys, rotated where there is a Rope, and values [.., kv_heads, capacity,
+  /// head_dim], scores and positions [.., kv_heads, capacity], the rows that the last eviction kept [.., lists(),
+  /// capacity]. Of each capacity rows(sequence) are in use.
+  /// @{
   Tensor<T> keys(int sequence) const { return cached(buffers_.keys, sequence); }
   Tensor<T> values(int sequence) const { return cached(buffers_.values, sequence); }
   const float* scores(int sequence) const { return buffers_.scores + row_of(sequence); }
   const std::int32_t* positions(int sequence) const { return buffers_.positions + row_of(sequence); }
   const std::int32_t* kept(int sequence) const { return buffers_.kept + kept_at(sequence); }
+  /// @}
   /// Lists of kept rows a sequence: one a KV head, or one that all heads share.
   int lists() const { return Score::shared ? 1 : shape_.kv_heads; }
 

@@ -15,21 +15,30 @@ namespace cuda {
 /// is stored, and its stores end before the first row that a later tile reads, since that is not before its own place.
 template <class T, class Rule>
 struct Compact {
-  static constexpr int threads = 256, columns = 4, rows_at_once = threads / columns, unroll = 4;
+  static constexpr int threads = 256;                     ///< of a block
+  static constexpr int columns = 4;                       ///< packs of a row that a block moves
+  static constexpr int rows_at_once = threads / columns;  ///< a thread takes a pack
+  static constexpr int unroll = 4;                        ///< times that: a tile's rows
+  /// None.
   struct Shared {};
 
-  Tensor<T> keys, values;    // [sequences, kv_heads, capacity, head_dim]
-  float* scores;             // [sequences, kv_heads, capacity]
-  std::int32_t* positions;   // the same
-  const std::int32_t* kept;  // [sequences, lists, capacity]
-  State* states;
-  Protect protect;
-  Rule rule;
+  Tensor<T> keys;            ///< [sequences, kv_heads, capacity, head_dim]
+  Tensor<T> values;          ///< the same
+  float* scores;             ///< [sequences, kv_heads, capacity]
+  std::int32_t* positions;   ///< the same
+  const std::int32_t* kept;  ///< [sequences, lists, capacity], Select's
+  State* states;             ///< [sequences]; `then` is written
+  Protect protect;           ///< sink and window
+  Rule rule;                 ///< says whether an eviction is due, and what it leaves
+  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
+  /// @{
   int kv_heads, lists, head_dim, capacity;
+  /// @}
 
-  BUZZ_HOST_DEVICE int packs() const { return head_dim / Pack<T>::size; }
-  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }
+  BUZZ_HOST_DEVICE int packs() const { return head_dim / Pack<T>::size; }      ///< of a row
+  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }  ///< of a row, a block each
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z(), part = block.x();
@@ -94,21 +103,27 @@ struct Compact {
 /// rounded once. A thread a pair of elements: grid (blocks(), kv_heads, sequences). O(moved rows * dims).
 template <class T, class Rule>
 struct Rerotate {
-  static constexpr int threads = 128;
+  static constexpr int threads = 128;  ///< of a block
+  /// None.
   struct Shared {};
 
-  Tensor<T> keys;            // [sequences, kv_heads, capacity, head_dim]
-  const std::int32_t* kept;  // [sequences, lists, capacity]
-  const State* states;
-  Turning turning;
-  Protect protect;
-  Rule rule;
+  Tensor<T> keys;            ///< [sequences, kv_heads, capacity, head_dim], compacted
+  const std::int32_t* kept;  ///< [sequences, lists, capacity], Select's
+  const State* states;       ///< [sequences]
+  Turning turning;           ///< of keys
+  Protect protect;           ///< sink and window
+  Rule rule;                 ///< says whether an eviction is due, and what it leaves
+  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
+  /// @{
   int lists, capacity;
+  /// @}
 
+  /// Blocks a KV head: a thread for each pair of each of capacity rows.
   BUZZ_HOST_DEVICE int blocks() const {
     return static_cast<int>((static_cast<long long>(capacity) * (turning.dims / 2) - 1) / threads) + 1;
   }
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z();

@@ -11,18 +11,23 @@ namespace cuda {
 /// What a call's queries need on the device; the pointers are of the call's first sequence.
 template <class T>
 struct Work {
-  Tensor<const T> keys, values;  // [count, kv_heads, capacity, head_dim]
-  float* scores;                 // [count, kv_heads, capacity]
-  const float* angles;           // [count, max_chunk, turning.dims]
-  const State* states;           // [count]
-  Turning turning;
-  LogitScale scale;
-  Fold fold;
-  Queries queries;
+  Tensor<const T> keys;    ///< [count, kv_heads, capacity, head_dim]
+  Tensor<const T> values;  ///< the same
+  float* scores;           ///< [count, kv_heads, capacity]
+  const float* angles;     ///< [count, max_chunk, turning.dims], Append's
+  const State* states;     ///< [count]
+  Turning turning;         ///< of the queries
+  LogitScale scale;        ///< of the logits
+  Fold fold;               ///< what a probability does to a score
+  Queries queries;         ///< of one KV head
+  /// Sizes of the above; count: sequences.
+  /// @{
   int kv_heads, head_dim, capacity, max_chunk, count;
+  /// @}
 };
 
-/// Calls f with the packs of 16 bytes that each of 16 lanes reads of a row, as a constant.
+/// Calls f with the packs of 16 bytes that each of 16 lanes reads of a row, as a compile-time constant; head_dim up to
+/// 256. Returns what f does.
 template <class T, class F>
 auto with_packs(int head_dim, F&& f) {
   const int packs = (head_dim - 1) / (16 * Pack<T>::size) + 1;
@@ -33,7 +38,8 @@ auto with_packs(int head_dim, F&& f) {
 }
 
 /// Attention over the cached rows; with partial.logits the probabilities are added to the scores, and with lse, [count,
-/// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim].
+/// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim]. Errors: what
+/// the launches give. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
 typename Launcher::Result attend(const Work<T>& w, Tensor<const T> q, Tensor<T> out, const Partial& partial, float* lse,
                                  typename Launcher::Stream stream) {
@@ -55,7 +61,8 @@ typename Launcher::Result attend(const Work<T>& w, Tensor<const T> q, Tensor<T> 
   return Launcher::launch(merge, {merge.output_blocks() + merge.mass_blocks(), w.kv_heads, w.count}, stream);
 }
 
-/// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads].
+/// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads]; q as there. Errors: what
+/// the launch gives. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
 typename Launcher::Result observe(const Work<T>& w, Tensor<const T> q, const float* lse,
                                   typename Launcher::Stream stream) {
@@ -66,7 +73,8 @@ typename Launcher::Result observe(const Work<T>& w, Tensor<const T> q, const flo
   });
 }
 
-/// Adds given probabilities, [count, query_heads, tokens, rows].
+/// Adds given probabilities, [count, query_heads, tokens, rows]. Errors: what the launch gives. O(tokens * query_heads
+/// * rows).
 template <class Launcher, class T>
 typename Launcher::Result observe(const Work<T>& w, Tensor<const float> probabilities,
                                   typename Launcher::Stream stream) {

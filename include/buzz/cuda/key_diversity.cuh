@@ -13,24 +13,34 @@ namespace cuda {
 /// Does nothing where no eviction is due. A block a KV head: grid (1, kv_heads, sequences). O(rows * head_dim).
 template <class T, class Rule>
 struct KeyDiversity {
-  static constexpr int threads = 256, lanes = 16, groups = threads / lanes, most_dims = 256;
+  static constexpr int threads = 256;             ///< of a block
+  static constexpr int lanes = 16;                ///< threads that read a row
+  static constexpr int groups = threads / lanes;  ///< rows at once
+  static constexpr int most_dims = 256;           ///< most elements of a head
+  /// A block's.
   struct Shared {
-    double mean[most_dims], part[threads];
-    double squares;  // of the mean
+    double mean[most_dims];  ///< of the keys
+    double part[threads];    ///< the threads' parts of it
+    double squares;          ///< of the mean
   };
+  /// A thread's.
   struct Lane {
-    double sums[2];  // of a row: its squares, and its dot with the mean or its squared distance from it
+    double sums[2];  ///< of a row: its squares, and its dot with the mean or its squared distance from it
   };
 
-  Tensor<const T> keys;  // [sequences, kv_heads, capacity, head_dim]
-  float* worth;          // [sequences, kv_heads, capacity]
-  double* norms;         // the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
-  const State* states;
-  DiversityOptions options;
-  Protect protect;
-  Rule rule;
+  Tensor<const T> keys;      ///< [sequences, kv_heads, capacity, head_dim], as stored
+  float* worth;              ///< [sequences, kv_heads, capacity]; the middle rows' are written
+  double* norms;             ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
+  const State* states;       ///< [sequences]
+  DiversityOptions options;  ///< how keys are compared, and with which
+  Protect protect;           ///< sink and window
+  Rule rule;                 ///< says whether an eviction is due
+  /// Sizes of the above.
+  /// @{
   int kv_heads, head_dim, capacity;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int head = block.y(), s = block.z();

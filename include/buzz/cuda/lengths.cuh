@@ -7,20 +7,22 @@ namespace cuda {
 
 /// How long a sequence's cache is. Lengths never depend on scores, so that the host has them too, without asking.
 struct Lengths {
-  int rows = 0;  // of every head
-  int hive = 0;  // of them, what earlier evictions have left
-  int next = 0;  // position of the next token
+  int rows = 0;  ///< of every head
+  int hive = 0;  ///< of them, what earlier evictions have left
+  int next = 0;  ///< position of the next token
 
+  /// Where the rows lie.
   BUZZ_HOST_DEVICE constexpr Regions regions(const Protect& protect) const { return divide(rows, hive, protect); }
 };
 
+/// After `tokens` more tokens.
 BUZZ_HOST_DEVICE constexpr Lengths appended(Lengths l, int tokens) {
   l.rows += tokens;
   l.next += tokens;
   return l;
 }
 
-/// After an eviction by a rule (thin.h, select.cuh), where one is due.
+/// After an eviction by a rule (rules.cuh), where one is due; else as they are.
 template <class Rule>
 BUZZ_HOST_DEVICE constexpr Lengths evicted(Lengths l, const Protect& protect, const Rule& rule) {
   const Regions r = l.regions(protect);
@@ -34,8 +36,8 @@ BUZZ_HOST_DEVICE constexpr Lengths evicted(Lengths l, const Protect& protect, co
 /// `then` and writes `now`; all others read `now`, and the last of a step, the compaction, writes `then`. So no kernel
 /// reads what it writes, and no kernel is needed for it alone.
 struct State {
-  Lengths now;   // in the step, the appended rows included
-  Lengths then;  // after it
+  Lengths now;   ///< in the step, the appended rows included
+  Lengths then;  ///< after it
 };
 
 }  // namespace cuda

@@ -11,23 +11,32 @@ namespace cuda {
 /// probabilities are not finite gives no mass.
 template <class T>
 struct Merge {
-  static constexpr int threads = 128;
+  static constexpr int threads = 128;  ///< of a block
+  /// A block's, of `threads` queries at a time.
   struct Shared {
-    float top[threads], inverse[threads];
+    float top[threads];      ///< the largest logit
+    float inverse[threads];  ///< 1 / the sum of exp(logit - top)
   };
 
-  Tensor<T> out;         // [sequences, tokens, query_heads, head_dim]
-  float* lse = nullptr;  // [sequences, tokens, query_heads]; null: not wanted
-  Partial partial;
-  float* scores = nullptr;  // [sequences, kv_heads, capacity]
-  const State* states = nullptr;
-  Fold fold;
-  Queries call;
+  Tensor<T> out;                  ///< [sequences, tokens, query_heads, head_dim], written where there are splits
+  float* lse = nullptr;           ///< [sequences, tokens, query_heads], written likewise; null: not wanted
+  Partial partial;                ///< Attend's
+  float* scores = nullptr;        ///< [sequences, kv_heads, capacity], added to where there are logits
+  const State* states = nullptr;  ///< [sequences]
+  Fold fold;                      ///< what a probability does to a score
+  Queries call;                   ///< of one KV head
+  /// Sizes of the above.
+  /// @{
   int kv_heads, head_dim, capacity;
+  /// @}
 
+  /// Blocks that merge outputs, and those that add to scores; of a KV head.
+  /// @{
   BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : call.count(); }
   BUZZ_HOST_DEVICE int mass_blocks() const { return partial.logits == nullptr ? 0 : (capacity - 1) / threads + 1; }
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int x = block.x() - output_blocks(), head = block.y(), s = block.z();

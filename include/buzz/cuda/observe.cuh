@@ -7,17 +7,23 @@ namespace cuda {
 
 /// Adds given attention probabilities to the scores. A thread a row: grid (ceil(capacity / threads), kv_heads,
 /// sequences). What is not finite adds nothing, nor does what a query gives to a row that it does not see.
+/// O(tokens * query_heads * rows).
 struct ObserveGiven {
-  static constexpr int threads = 128;
+  static constexpr int threads = 128;  ///< of a block
+  /// None.
   struct Shared {};
 
-  Tensor<const float> probabilities;  // [sequences, query_heads, tokens, rows]
-  float* scores;                      // [sequences, kv_heads, capacity]
-  const State* states;
-  Fold fold;
-  Queries call;
+  Tensor<const float> probabilities;  ///< [sequences, query_heads, tokens, rows]
+  float* scores;                      ///< [sequences, kv_heads, capacity], added to
+  const State* states;                ///< [sequences]
+  Fold fold;                          ///< what a probability does to a score
+  Queries call;                       ///< of one KV head
+  /// Sizes of the above.
+  /// @{
   int kv_heads, capacity;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z(), rows = states[s].now.rows;
@@ -44,30 +50,41 @@ struct ObserveGiven {
 /// pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads * rows * head_dim).
 template <class T, int packs>
 struct Observe {
-  static constexpr int threads = 128, lanes = 16, groups = threads / lanes, unroll = 2, rows_at_once = groups * unroll;
-  static constexpr int values = packs * Pack<T>::size;
-  static constexpr int queries = 8;  // whose logits are made together
+  static constexpr int threads = 128;                   ///< of a block
+  static constexpr int lanes = 16;                      ///< threads that read a row
+  static constexpr int groups = threads / lanes;        ///< of lanes
+  static constexpr int unroll = 2;                      ///< rows of a group
+  static constexpr int rows_at_once = groups * unroll;  ///< rows of a block
+  static constexpr int values = packs * Pack<T>::size;  ///< most of a lane, of a row
+  static constexpr int queries = 8;                     ///< whose logits are made together
+  /// A block's.
   struct Shared {
-    float query[queries][lanes * values];
+    float query[queries][lanes * values];  ///< rotated and scaled
   };
+  /// What a thread holds.
   struct Lane {
-    Pack<T> keys[unroll][packs];
-    float score[unroll], sum[unroll];
-    float logits[unroll * queries];
+    Pack<T> keys[unroll][packs];     ///< its part of the rows
+    float score[unroll];             ///< of the rows
+    float sum[unroll];               ///< what a token's group has given to them
+    float logits[unroll * queries];  ///< of the rows
   };
 
-  Tensor<const T> q;     // [sequences, tokens, query_heads, head_dim]
-  Tensor<const T> keys;  // [sequences, kv_heads, capacity, head_dim]
-  const float* lse;      // [sequences, tokens, query_heads]
-  float* scores;         // [sequences, kv_heads, capacity]
-  const float* angles;   // [sequences, max_chunk, turning.dims]
-  const State* states;
-  Turning turning;
-  LogitScale scale;
-  Fold fold;
-  Queries call;
+  Tensor<const T> q;     ///< [sequences, tokens, query_heads, head_dim], unrotated
+  Tensor<const T> keys;  ///< [sequences, kv_heads, capacity, head_dim]
+  const float* lse;      ///< [sequences, tokens, query_heads]
+  float* scores;         ///< [sequences, kv_heads, capacity], added to
+  const float* angles;   ///< [sequences, max_chunk, turning.dims], Append's
+  const State* states;   ///< [sequences]
+  Turning turning;       ///< of the queries
+  LogitScale scale;      ///< of the logits, as lse has it
+  Fold fold;             ///< what a probability does to a score
+  Queries call;          ///< of one KV head
+  /// Sizes of the above.
+  /// @{
   int kv_heads, head_dim, capacity, max_chunk;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int head = block.y(), s = block.z(), rows = states[s].now.rows, begin = block.x() * rows_at_once;

@@ -8,13 +8,13 @@ namespace cuda {
 
 /// Rotary positions (RoFormer, arXiv 2104.09864), as buzz::Rotation makes them on the host.
 struct Turning {
-  int dims = 0;  // leading elements of a head that are rotated; 0: none
-  bool interleaved = true;
-  bool compact = false;                 // a row's position is its place in the cache
-  double factor = 1;                    // of attention
-  const double* frequencies = nullptr;  // [dims / 2], radians a position
+  int dims = 0;                         ///< leading elements of a head that are rotated, even; 0: none
+  bool interleaved = true;              ///< pair i is (2i, 2i + 1); else (i, i + dims / 2)
+  bool compact = false;                 ///< a row's position is its place in the cache
+  double factor = 1;                    ///< Rope::attention_factor
+  const double* frequencies = nullptr;  ///< [dims / 2], radians a position, on the device
 
-  /// The cosine and the sine of pair i at a position.
+  /// The cosine and the sine of pair i at a position, times `magnitude`.
   BUZZ_DEVICE void angle(double position, double magnitude, int i, float* cos, float* sin) const {
     double c, s;
     cos_sin(position * frequencies[i], &c, &s);
@@ -22,10 +22,13 @@ struct Turning {
     *sin = static_cast<float>(magnitude * s);
   }
 
+  /// The two elements of a pair.
+  /// @{
   BUZZ_DEVICE int first_of(int pair) const { return interleaved ? 2 * pair : pair; }
   BUZZ_DEVICE int second_of(int pair) const { return interleaved ? 2 * pair + 1 : pair + dims / 2; }
+  /// @}
 
-  /// Element d of a rotated row; angles: [dims], cosines, then sines.
+  /// Element d of `row` [head_dim], rotated; angles: [dims], cosines, then sines, `factor` included.
   template <class T>
   BUZZ_DEVICE float turned(const T* row, const float* angles, int d) const {
     if (d >= dims) return to_float(row[d]);

@@ -9,25 +9,32 @@
 namespace buzz {
 namespace cuda {
 
-// A rule says which rows of a middle stay. due(), left() and forgotten() are integers, for the host too; pass() runs in
-// a block, over worth[0..hive + fresh), and writes the kept indices, ascending.
-
-/// The beehive's passes, a thread a chunk. Equal to buzz::Segments, since each chunk is picked by the same function.
+/// A rule says which rows of a middle stay, and this one shows the interface: all but pass() is about numbers of rows,
+/// for the host too; pass() runs in a block. It has the beehive's passes (BUZZ, arXiv 2410.23079, section 3.2), a
+/// thread a chunk. Equal to buzz::Segments, since each chunk is picked by the same function.
 struct SegmentsRule {
-  Thin thin;
+  Thin thin;  ///< the sizes
 
+  /// Shared memory of pass(): none.
   struct Shared {};
+  /// Is an eviction due, with so many rows in the middle?
   BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return thin.due(middle); }
+  /// Rows that an eviction leaves, all its passes. O(log rows).
   BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const { return thin.left(hive, fresh); }
+  /// Is another pass due, with so many rows left by the last?
   BUZZ_HOST_DEVICE constexpr bool again(int middle) const { return thin.again(middle); }
+  /// Rows that one pass leaves.
   BUZZ_HOST_DEVICE constexpr int once(int hive, int fresh) const { return thin.once(hive, fresh); }
-  /// Rows of the hive whose scores are never read again and become 0; -1: none.
+  /// How many rows that an eviction leaves, from the first, have scores that are never read again: those become 0, and
+  /// the sink's; -1: none do. O(log rows).
   BUZZ_HOST_DEVICE constexpr int forgotten(int hive, int fresh) const {
     int unread = thin.forgotten(hive), count = thin.once(hive, fresh);
     for (; thin.again(count); count = thin.once(count, 0)) unread = thin.forgotten(count);
     return unread;
   }
 
+  /// One pass over worth [hive + fresh]: writes the once(hive, fresh) kept indices to out, ascending. O(rows * chunk /
+  /// threads), O(rows / threads) where one row of each chunk stays.
   template <int threads, class Block>
   BUZZ_DEVICE void pass(Block& block, Shared&, const float* worth, int hive, int fresh, std::int32_t* out) const {
     const bool together = thin.hive == HiveRule::together;
@@ -61,13 +68,20 @@ BUZZ_DEVICE inline std::uint32_t order(float x) {
 /// The heaviest of all, ties to the lowest row (buzz::TopK): a radix select of the least weight that stays, four bits a
 /// round, then the rows of that weight from the first. O(rows / threads), whatever the worths are.
 struct TopKRule {
-  int heavy = 240, threshold = 240;
+  int heavy = 240;      ///< most rows that an eviction leaves
+  int threshold = 240;  ///< rows of the middle that make one due when exceeded; >= heavy
 
-  static constexpr int bits = 4, bins = 1 << bits, most_threads = 256;
+  static constexpr int bits = 4;            ///< of a round
+  static constexpr int bins = 1 << bits;    ///< values of so many bits
+  static constexpr int most_threads = 256;  ///< most of a block
+  /// A block's.
   struct Shared {
-    int count[bins];
-    int a[most_threads], b[most_threads];
+    int count[bins];      ///< rows by the round's bits
+    int a[most_threads];  ///< scan()'s
+    int b[most_threads];  ///< scan()'s
   };
+  /// @{
+  /// As in SegmentsRule.
   BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
   BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const { return once(hive, fresh); }
   BUZZ_HOST_DEVICE constexpr bool again(int) const { return false; }
@@ -124,13 +138,17 @@ struct TopKRule {
       });
     });
   }
+  /// @}
 };
 
-/// Nothing between sink and window stays (StreamingLLM).
+/// Nothing between sink and window stays (StreamingLLM, arXiv 2309.17453).
 struct NothingRule {
-  int threshold = 0;
+  int threshold = 0;  ///< rows that make an eviction due when exceeded
 
+  /// None.
   struct Shared {};
+  /// @{
+  /// As in SegmentsRule.
   BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
   BUZZ_HOST_DEVICE constexpr int left(int, int) const { return 0; }
   BUZZ_HOST_DEVICE constexpr bool again(int) const { return false; }
@@ -138,11 +156,12 @@ struct NothingRule {
   BUZZ_HOST_DEVICE constexpr int forgotten(int, int) const { return -1; }
   template <int threads, class Block>
   BUZZ_DEVICE void pass(Block&, Shared&, const float*, int, int, std::int32_t*) const {}
+  /// @}
 };
 
 /// Everything stays: no eviction is ever due.
 struct EverythingRule : NothingRule {
-  BUZZ_HOST_DEVICE constexpr bool due(int) const { return false; }
+  BUZZ_HOST_DEVICE constexpr bool due(int) const { return false; }  ///< never
 };
 
 }  // namespace cuda

@@ -8,12 +8,13 @@
 namespace buzz {
 namespace cuda {
 
+/// Neither NaN nor infinite.
 BUZZ_DEVICE inline bool finite(float x) { return x - x == 0; }
 
 /// How what a query gives to a row becomes part of the row's score, as buzz::Mass does on the host.
 struct Fold {
-  MassKind kind = MassKind::accumulated;
-  float decay = 1;
+  MassKind kind = MassKind::accumulated;  ///< of mean the sum alone, which Select divides
+  float decay = 1;                        ///< of MassKind::decayed alone
 
   /// A row's score after one query's column sum; first: it is the first of a call.
   BUZZ_DEVICE float operator()(float score, float sum, bool first) const {
@@ -25,10 +26,12 @@ struct Fold {
 
 /// Query rows of one KV head, in the order of the scores: those of a token's group side by side.
 struct Queries {
-  int tokens, group;  // query heads a KV head
+  int tokens;  ///< of the call
+  int group;   ///< query heads a KV head
 
-  BUZZ_HOST_DEVICE int count() const { return tokens * group; }
-  BUZZ_HOST_DEVICE int token(int i) const { return i / group; }
+  BUZZ_HOST_DEVICE int count() const { return tokens * group; }  ///< rows
+  BUZZ_HOST_DEVICE int token(int i) const { return i / group; }  ///< of row i
+  /// The query head of row i.
   BUZZ_HOST_DEVICE int head(int kv_head, int i) const { return kv_head * group + i % group; }
   /// Rows that query i sees, of `rows`: the queries are the newest, and none sees a later row.
   BUZZ_HOST_DEVICE int seen(int i, int rows) const { return rows - tokens + token(i) + 1; }
@@ -36,9 +39,10 @@ struct Queries {
 
 /// What logits are multiplied by.
 struct LogitScale {
-  double scale = 1;
-  double log_base = 0;  // 0: `scale` alone; else times log(rows seen) / log(log_base)
+  double scale = 1;     ///< AttentionOptions::scale, or 1 / sqrt(head_dim)
+  double log_base = 0;  ///< 0: `scale` alone; else times log(rows seen) / log(log_base)
 
+  /// For a query that sees so many rows, >= 1.
   BUZZ_DEVICE float of(int seen) const {
     return static_cast<float>(log_base == 0 ? scale : scale * log(static_cast<double>(seen)) / log(log_base));
   }

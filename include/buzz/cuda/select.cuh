@@ -9,26 +9,31 @@ namespace cuda {
 
 /// Chooses the rows that an eviction keeps; does nothing where none is due. A block a list of a sequence: grid (1,
 /// lists, sequences), one list a KV head, or one for all heads, to which a row is worth the sum of what it is worth to
-/// each (buzz::Shared).
+/// each (buzz::Shared). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
 template <class Rule>
 struct Select {
-  static constexpr int threads = 256;
+  static constexpr int threads = 256;  ///< of a block
+  /// A block's.
   struct Shared {
-    typename Rule::Shared rule;
+    typename Rule::Shared rule;  ///< of its passes
   };
 
-  const float* scores;            // [sequences, kv_heads, capacity]; null: all rows are worth the same
-  const std::int32_t* positions;  // the same, for `mean` and `fade`
-  bool mean;                      // a score counts by the number of tokens since the row's own
-  float fade;                     // what a score loses with each token (buzz::Fading)
-  std::int32_t* kept;             // [sequences, lists, capacity], ascending
-  float* worth;                   // [2, sequences, lists, capacity], room
-  std::int32_t* picks;            // [2, sequences, lists, capacity], room
-  const State* states;
-  Protect protect;
-  Rule rule;
+  const float* scores;            ///< [sequences, kv_heads, capacity]; null: all rows are worth the same
+  const std::int32_t* positions;  ///< the same, for `mean` and `fade`
+  bool mean;                      ///< a score counts by the number of tokens since the row's own
+  float fade;                     ///< what a score loses with each token (buzz::Fading)
+  std::int32_t* kept;             ///< [sequences, lists, capacity], to write, ascending
+  float* worth;                   ///< [2, sequences, lists, capacity], room
+  std::int32_t* picks;            ///< [2, sequences, lists, capacity], room
+  const State* states;            ///< [sequences]
+  Protect protect;                ///< sink and window
+  Rule rule;                      ///< which rows between them stay
+  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
+  /// @{
   int kv_heads, lists, capacity, sequences;
+  /// @}
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int list = block.y(), s = block.z();

@@ -7,17 +7,20 @@ namespace buzz {
 namespace cuda {
 
 /// Sets the states of sequences to nothing appended, and the frequencies of the rotation, which come along as an
-/// argument so that no copy from the host is needed. One block.
+/// argument so that no copy from the host is needed. One block: grid (1, 1, 1).
 struct Start {
-  static constexpr int threads = 128, most = 128;
+  static constexpr int threads = 128;  ///< of the block
+  static constexpr int most = 128;     ///< most frequencies
+  /// None.
   struct Shared {};
 
-  State* states;
-  int sequences;
-  double* frequencies;  // [count]
-  int count;
-  double given[most];
+  State* states;        ///< [sequences], to write
+  int sequences;        ///< how many
+  double* frequencies;  ///< [count], to write
+  int count;            ///< how many, up to `most`
+  double given[most];   ///< [count], radians a position
 
+  /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     block.alone([&](int t) {

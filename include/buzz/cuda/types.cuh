@@ -15,15 +15,12 @@
 namespace buzz {
 namespace cuda {
 
-// Values are stored as float, __half or __nv_bfloat16 and computed with as float; a conversion rounds to nearest even.
+/// Values are stored as T: float, __half or __nv_bfloat16, and computed with as float.
+/// @{
 template <class T>
 BUZZ_DEVICE inline float to_float(T x) {
   return static_cast<float>(x);
 }
-template <class T>
-struct FromFloat {
-  static BUZZ_DEVICE T convert(float x) { return static_cast<T>(x); }
-};
 #if defined(__CUDACC__)
 // By name, since frameworks compile with the operators turned off.
 template <>
@@ -34,15 +31,27 @@ template <>
 __device__ inline float to_float(__nv_bfloat16 x) {
   return __bfloat162float(x);
 }
+#endif
+/// @}
+
+/// from_float() by type.
+template <class T>
+struct FromFloat {
+  static BUZZ_DEVICE T convert(float x) { return static_cast<T>(x); }  ///< rounds to nearest even
+};
+#if defined(__CUDACC__)
+/// As FromFloat.
 template <>
 struct FromFloat<__half> {
-  static __device__ __half convert(float x) { return __float2half_rn(x); }
+  static __device__ __half convert(float x) { return __float2half_rn(x); }  ///< rounds to nearest even
 };
+/// As FromFloat.
 template <>
 struct FromFloat<__nv_bfloat16> {
-  static __device__ __nv_bfloat16 convert(float x) { return __float2bfloat16_rn(x); }
+  static __device__ __nv_bfloat16 convert(float x) { return __float2bfloat16_rn(x); }  ///< rounds to nearest even
 };
 #endif
+/// x as T, rounded to nearest even.
 template <class T>
 BUZZ_DEVICE inline T from_float(float x) {
   return FromFloat<T>::convert(x);
@@ -51,8 +60,8 @@ BUZZ_DEVICE inline T from_float(float x) {
 /// 16 bytes, which the device loads and stores at once.
 template <class T>
 struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T values[size];
+  static constexpr int size = 16 / sizeof(T);  ///< how many
+  T values[size];                              ///< side by side
 };
 
 /// A tensor on the device that somebody else owns: [sequences, outer, inner, head_dim], the last dimension side by
@@ -60,17 +69,21 @@ struct alignas(16) Pack {
 /// kv_heads, rows, head_dim].
 template <class T>
 struct Tensor {
-  T* data = nullptr;
-  long long sequence = 0, outer = 0, inner = 0;
+  T* data = nullptr;       ///< the value at [0, 0, 0, 0]
+  long long sequence = 0;  ///< stride of the first dimension
+  long long outer = 0;     ///< of the second
+  long long inner = 0;     ///< of the third
 
+  /// The values at [s, i, j]. Not checked.
   BUZZ_HOST_DEVICE T* row(int s, int i, int j) const { return data + s * sequence + i * outer + j * inner; }
+  /// The same memory, to read.
   template <class U, class = std::enable_if_t<std::is_same<U, T>::value>>
   operator Tensor<const U>() const {  // NOLINT: to read is less than to write
     return {data, sequence, outer, inner};
   }
 };
 
-/// The same without gaps: data is [sequences, outer, inner, dim].
+/// A tensor without gaps: data is [sequences, outer, inner, dim] on the device. Not checked.
 template <class T>
 Tensor<T> dense(T* data, int outer, int inner, int dim) {
   const long long row = dim, rows = inner * row;
