@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
@@ -312,6 +313,33 @@ TEST(CudaCache, ResetMakesARerunBitEqual) {
     EXPECT_EQ(twin.cache.rows(1), 0);
   }
   EXPECT_EQ(outs[0], outs[1]);
+}
+
+std::string said(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const buzz::InvalidArgument& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
+  const buzz::Shape shape{2, 1, 64};
+  const auto expect_as_host = [&](double scale, double log_base, bool refused) {
+    buzz::cuda::AttentionOptions attention;
+    buzz::AttentionOptions hosts;
+    attention.scale = hosts.scale = scale;
+    attention.log_base = hosts.log_base = log_base;
+    const std::string host = said([&] { buzz::BuzzCache<float>(shape, {}, {}, hosts); });
+    EXPECT_EQ(said([&] { emulated::Twin<float, buzz::cuda::Beehive>(shape, {}, {}, {}, attention); }), host);
+    EXPECT_EQ(host != "nothing", refused) << host;
+  };
+  for (const double scale : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
+    expect_as_host(scale, 0, true);
+  for (const double base : {1.0, 0.5, -512.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
+    expect_as_host(0, base, true);
+  expect_as_host(0.25, 512, false);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "buzz/executor.h"
@@ -42,10 +41,7 @@ class Attention {
         options_(options),
         block_((std::max)(1, (std::min)(shape.max_chunk, block_rows / shape.group()))),
         capacity_(capacity) {
-    if (!(options.scale >= 0 && options.scale <= (std::numeric_limits<float>::max)()))
-      fail("scale", std::to_string(options.scale), "0, or finite and > 0");
-    if (options.log_base != 0 && !(options.log_base > 1 && options.log_base <= (std::numeric_limits<float>::max)()))
-      fail("log_base", std::to_string(options.log_base), "0, or finite and > 1");
+    check_logits(options.scale, options.log_base);
     require_range("threads", options.threads, 1, 1 << 16);
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
     parts_ = (options.threads - 1) / shape.kv_heads + 1;

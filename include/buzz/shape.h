@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "buzz/error.h"
 
 namespace buzz {
@@ -24,6 +26,15 @@ inline void check(const Shape& shape) {
   require_at_least("head_dim", shape.head_dim, 1);
   require_at_least("max_chunk", shape.max_chunk, 1);
   require_range("max_rollback", shape.max_rollback, 0, 1 << 20);
+}
+
+/// What AttentionOptions, the host's and the device's, say of the logits. Errors: a scale that is not 0, or finite as a
+/// float and > 0; a log_base that is not 0, or finite as a float and > 1.
+inline void check_logits(double scale, double log_base) {
+  constexpr double most = (std::numeric_limits<float>::max)();
+  if (!(scale >= 0 && scale <= most)) fail("scale", std::to_string(scale), "0, or finite and > 0");
+  if (log_base != 0 && !(log_base > 1 && log_base <= most))
+    fail("log_base", std::to_string(log_base), "0, or finite and > 1");
 }
 
 }  // namespace buzz

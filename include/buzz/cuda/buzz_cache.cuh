@@ -18,10 +18,10 @@
 namespace buzz {
 namespace cuda {
 
-/// As buzz::AttentionOptions, but nobody checks them: finite, scale >= 0, log_base 0 or > 1.
+/// As buzz::AttentionOptions, and refused as there.
 struct AttentionOptions {
-  double scale = 0;     ///< logits are multiplied by it; 0: 1 / sqrt(head_dim)
-  double log_base = 0;  ///< and by log(rows seen) / log(log_base); 0: not
+  double scale = 0;     ///< logits are multiplied by it, finite and > 0; 0: 1 / sqrt(head_dim)
+  double log_base = 0;  ///< and by log(rows seen) / log(log_base), finite and > 1; 0: not
 };
 
 /// A call: `tokens` new tokens of each of the sequences [first, first + count).
@@ -59,9 +59,9 @@ class BasicCache {
   }
 
   /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
-  /// that name the field: what Shape, Batch, Options, Rope do not allow; head_dim that is no multiple of 16 bytes or
-  /// over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
-  /// max_rollback, which the device does not have. The pointers and `attention` are not checked.
+  /// that name the field: what Shape, Batch, Options, Rope, AttentionOptions do not allow; head_dim that is no multiple
+  /// of 16 bytes or over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past
+  /// max_position; max_rollback, which the device does not have. The pointers are not checked.
   BasicCache(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
       : shape_((buzz::check(shape), check(shape, batch), shape)),
@@ -77,6 +77,7 @@ class BasicCache {
       if (rope.keys == KeyStorage::raw || (!Policy::Select::moves_are_few))
         fail("rope.positions", "compact", "logical: the device does not store raw keys");
     }
+    check_logits(attention.scale, attention.log_base);
     scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
     scale_.log_base = attention.log_base;
     turning_.dims = rotation_.dims();
