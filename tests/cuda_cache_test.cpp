@@ -185,6 +185,19 @@ struct Tokens {
         view(static_cast<const float*>(q.data()), s.query_heads), view(static_cast<const float*>(k.data()), s.kv_heads),
         view(static_cast<const float*>(v.data()), s.kv_heads), view(out.data(), s.query_heads), call, stream);
   }
+  /// The parts of a step of one token.
+  template <class Cache, class Stream>
+  int append(Cache& cache, buzz::cuda::Call call, Stream stream) {
+    const buzz::Shape& s = cache.shape();
+    return cache.append(buzz::cuda::dense<const float>(k.data(), 1, s.kv_heads, s.head_dim),
+                        buzz::cuda::dense<const float>(v.data(), 1, s.kv_heads, s.head_dim), call, stream);
+  }
+  template <class Cache, class Stream>
+  int attend(Cache& cache, Stream stream) {
+    const buzz::Shape& s = cache.shape();
+    return cache.attend(buzz::cuda::dense<const float>(q.data(), 1, s.query_heads, s.head_dim),
+                        buzz::cuda::dense(out.data(), 1, s.query_heads, s.head_dim), stream);
+  }
   Floats q, k, v, out;
 };
 
@@ -340,6 +353,118 @@ TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
   for (const double base : {1.0, 0.5, -512.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
     expect_as_host(0, base, true);
   expect_as_host(0.25, 512, false);
+}
+
+TEST(CudaCache, ResetEndsAStepOfItsSequences) {
+  const buzz::Shape shape{2, 1, 64};
+  buzz::cuda::Batch batch;
+  batch.sequences = 3;
+  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, batch, {}), fresh(shape, batch, {});
+  Random random(6);
+  Tokens tokens(shape, 3), again(shape, 3);
+  tokens.draw(random);
+  again.q = tokens.q, again.k = tokens.k, again.v = tokens.v;
+  ASSERT_EQ(tokens.append(twin.cache, {1, 0, 2}, 1), 0);
+  ASSERT_EQ(twin.cache.reset(1), 0);
+  EXPECT_EQ(twin.cache.rows(0), 0);
+  EXPECT_NE(twin.cache.evict(1), 0) << "no step has begun";
+  ASSERT_EQ(tokens.step(twin.cache, {1, 0, 3}, 1), 0);
+  ASSERT_EQ(again.step(fresh.cache, {1, 0, 3}, 1), 0);
+  EXPECT_EQ(tokens.out, again.out);
+
+  ASSERT_EQ(tokens.append(twin.cache, {1, 1, 2}, 1), 0);
+  EXPECT_NE(twin.cache.reset(0, 2, 1), 0) << "half of the step's sequences";
+  EXPECT_EQ(twin.cache.rows(0), 1);
+  EXPECT_EQ(twin.cache.reset(0, 1, 1), 0) << "none of them";
+  EXPECT_EQ(twin.cache.rows(0), 0);
+  EXPECT_NE(tokens.append(twin.cache, {1, 0, 1}, 1), 0) << "the step goes on";
+  EXPECT_EQ(twin.cache.reset(1, 2, 1), 0) << "all of them";
+  EXPECT_EQ(tokens.append(twin.cache, {1, 0, 3}, 1), 0);
+}
+
+/// A launcher that refuses one launch, by its result or by an exception: `left` counts down to it.
+struct Failing {
+  struct Stream {
+    Stream(int s) : seed(s) {}  // NOLINT: of the orders
+    Stream(int* l, bool t) : left(l), throws(t) {}
+    int seed = 1;
+    int* left = nullptr;
+    bool throws = false;
+  };
+  using Result = int;
+  static constexpr Result success = 0, invalid = 1, refused = 2;
+
+  template <class Kernel>
+  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
+    if (stream.left != nullptr && --*stream.left == 0) {
+      if (stream.throws) throw refused;
+      return refused;
+    }
+    return emulated::Launcher::launch(kernel, grid, stream.seed);
+  }
+};
+
+/// A step whose launch number n fails is asked for again from the part that failed; then all is as if it had not.
+template <class Policy>
+void expect_steps_to_survive(typename Policy::Options options, int kept_logits) {
+  options.sink = 1;
+  options.window = 3;
+  options.threshold = 4;
+  const buzz::Shape shape{4, 2, 64};
+  buzz::cuda::Batch batch;
+  batch.sequences = 2;
+  batch.kept_logits = kept_logits;
+  int fails = 0;
+  for (const bool throws : {false, true})
+    for (int n = 1; n <= 6; ++n) {
+      emulated::Twin<float, Policy, Failing> twin(shape, batch, options), good(shape, batch, options);
+      Tokens tokens(shape, 2), same(shape, 2);
+      Random random(9), again(9);
+      int evictions = 0;
+      for (int t = 0; t < 20; ++t) {
+        tokens.draw(random), same.draw(again);
+        int left = n;
+        const auto insist = [&](auto&& part) {
+          for (int once = 0; once < 2; ++once) {
+            int result = Failing::refused;
+            try {
+              result = part();
+            } catch (int refused) {
+              result = refused;
+            }
+            if (result != Failing::refused) return result;
+            ++fails;
+          }
+          return static_cast<int>(Failing::refused);
+        };
+        const Failing::Stream stream(&left, throws);
+        ASSERT_EQ(insist([&] { return tokens.append(twin.cache, {1, 0, 2}, stream); }), 0) << "launch " << n;
+        ASSERT_EQ(insist([&] { return tokens.attend(twin.cache, stream); }), 0) << "launch " << n;
+        const int before = twin.cache.rows(1);
+        ASSERT_EQ(insist([&] { return twin.cache.evict(stream); }), 0) << "launch " << n;
+        evictions += twin.cache.rows(1) < before;
+        ASSERT_EQ(same.append(good.cache, {1, 0, 2}, 1), 0);
+        ASSERT_EQ(same.attend(good.cache, 1), 0);
+        ASSERT_EQ(good.cache.evict(1), 0);
+        ASSERT_EQ(tokens.out, same.out) << "launch " << n << ", token " << t;
+        for (int s = 0; s < 2; ++s) {
+          ASSERT_EQ(twin.cache.rows(s), good.cache.rows(s)) << "launch " << n;
+          for (int h = 0; h < 2; ++h)
+            for (int r = 0; r < good.cache.rows(s); ++r) {
+              ASSERT_EQ(twin.position(s, h, r), good.position(s, h, r)) << "launch " << n;
+              ASSERT_EQ(twin.score(s, h, r), good.score(s, h, r)) << "launch " << n;
+            }
+        }
+      }
+      EXPECT_GT(evictions, 2);
+    }
+  EXPECT_GE(fails, 2 * 5 * 20);  // of the launches of a step
+}
+
+TEST(CudaCache, AStepIsAsItWasWhereALaunchFails) {
+  expect_steps_to_survive<buzz::cuda::Beehive>({}, 1);
+  expect_steps_to_survive<buzz::cuda::Beehive>({}, 0);
+  expect_steps_to_survive<buzz::cuda::DiverseBeehive>({}, 1);
 }
 
 }  // namespace

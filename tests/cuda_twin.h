@@ -29,7 +29,7 @@ class Memory {
   std::vector<char> bytes_;
 };
 
-template <class T, class Policy>
+template <class T, class Policy, class Launcher = emulated::Launcher>
 struct Twin {
   using Cache = buzz::cuda::BasicCache<T, Policy, Launcher>;
 

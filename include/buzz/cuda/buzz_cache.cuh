@@ -41,7 +41,9 @@ struct Call {
 /// A step is append, attend or observe, evict; evict ends it, due or not. After the constructor nothing allocates and
 /// nothing synchronises: lengths are known to the host, and kept on the device too, where the kernels read them, and
 /// the grids are of the capacity's size; so a captured step can be replayed, across evictions (see replayed()).
-/// Results are an error of the arguments, with nothing launched, or what the launches give.
+/// Results are an error of the arguments, with nothing launched, or what the launches give. Where a launch of append(),
+/// attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step is as it was before,
+/// and the same can be asked again.
 template <class T, class Policy_, class Launcher_>
 class BasicCache {
  public:
@@ -87,21 +89,29 @@ class BasicCache {
     turning_.frequencies = buffers_.frequencies;
   }
 
-  /// All sequences as newly made. Needed before the first step, allowed between two, not to be captured with one.
+  /// All sequences as newly made; a step that has not ended is over. Needed before the first step, not to be captured
+  /// with one.
   Result reset(Stream stream) { return reset(0, batch_.sequences, stream); }
-  /// The same for sequences [first, first + count). Errors: sequences out of range. O(count).
+  /// The same for sequences [first, first + count). Errors: sequences out of range; some but not all of a step's that
+  /// has not ended. O(count).
   Result reset(int first, int count, Stream stream) {
     if (!in_range(first, count)) return Launcher::invalid;
+    const int end = first + count, open_end = open_.first + open_.count;
+    const bool of_step = open_.tokens != 0 && first < open_end && open_.first < end;
+    if (of_step && (first > open_.first || end < open_end)) return Launcher::invalid;
     Start start{buffers_.states + first, count, buffers_.frequencies, turning_.dims / 2, {}};
     for (int i = 0; i < turning_.dims / 2; ++i) start.given[i] = rotation_.frequencies()[static_cast<std::size_t>(i)];
-    for (int s = first; s < first + count; ++s) own(s) = {};
-    return Launcher::launch(start, {1, 1, 1}, stream);
+    const Result result = Launcher::launch(start, {1, 1, 1}, stream);
+    if (result != Launcher::success) return result;
+    for (int s = first; s < end; ++s) own(s) = {};
+    if (of_step) open_.tokens = 0;
+    return result;
   }
 
   /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
   /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
-  /// the Rope's, a step that has not ended; nothing is launched then. O(tokens * query_heads * rows * head_dim) a
-  /// sequence.
+  /// the Rope's, a step that has not ended; nothing is launched then. Where a launch fails, the step is open from the
+  /// part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
     Result result = append(k, v, call, stream);
     if (result == Launcher::success) result = attend(q, out, stream);
@@ -113,14 +123,16 @@ class BasicCache {
   /// Errors: as above. O(tokens * kv_heads * head_dim) a sequence.
   Result append(Tensor<const T> k, Tensor<const T> v, Call call, Stream stream) {
     if (!can_append(call)) return Launcher::invalid;
+    const long long row = row_of(call.first);
+    const Result result =
+        Launcher::launch(Append<T>{k, v, keys(call.first), values(call.first), buffers_.positions + row,
+                                   buffers_.scores + row, buffers_.angles, buffers_.states + call.first, turning_,
+                                   shape_.kv_heads, shape_.head_dim, capacity_, shape_.max_chunk, call.tokens},
+                         {call.tokens, shape_.kv_heads, call.count}, stream);
+    if (result != Launcher::success) return result;
     open_ = call;
     for (int s = call.first; s < call.first + call.count; ++s) own(s) = appended(lengths(s), call.tokens);
-    const Work<T> w = work();
-    return Launcher::launch(
-        Append<T>{k, v, keys(call.first), values(call.first), buffers_.positions + row_of(call.first), w.scores,
-                  buffers_.angles, buffers_.states + call.first, turning_, shape_.kv_heads, shape_.head_dim, capacity_,
-                  shape_.max_chunk, call.tokens},
-        {call.tokens, shape_.kv_heads, call.count}, stream);
+    return result;
   }
 
   /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores, each
@@ -152,14 +164,13 @@ class BasicCache {
     return cuda::observe<Launcher>(work(), q, lse, stream);
   }
 
-  /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. O(rows * kv_heads * head_dim) a sequence
-  /// where an eviction is due.
+  /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. In compact positions the launch that
+  /// rotates the moved keys comes last, when the step has ended: where it alone fails, reset() is what remains.
+  /// O(rows * kv_heads * head_dim) a sequence where an eviction is due.
   Result evict(Stream stream) {
     if (open_.tokens == 0) return Launcher::invalid;
     const Work<T> w = work();
     const int first = open_.first, lists = this->lists();
-    for (int s = first; s < first + open_.count; ++s) own(s) = evicted(lengths(s), options_, rule_);
-    open_.tokens = 0;
     std::int32_t *positions = buffers_.positions + row_of(first), *kept = buffers_.kept + kept_at(first);
     Result result = Launcher::success;
     if constexpr (Score::needs_rows)
@@ -178,7 +189,10 @@ class BasicCache {
           options_,    rule_,         w.kv_heads, lists,     w.head_dim, capacity_};
       result = Launcher::launch(compact, {2 * compact.slices() + 1, w.kv_heads, w.count}, stream);
     }
-    if (result == Launcher::success && turning_.compact && selects) {
+    if (result != Launcher::success) return result;
+    for (int s = first; s < first + w.count; ++s) own(s) = evicted(lengths(s), options_, rule_);
+    open_.tokens = 0;
+    if (turning_.compact && selects) {
       const Rerotate<T, Rule> rerotate{keys(first), kept, w.states, turning_, options_, rule_, lists, capacity_};
       result = Launcher::launch(rerotate, {rerotate.blocks(), w.kv_heads, w.count}, stream);
     }
