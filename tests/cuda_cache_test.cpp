@@ -467,4 +467,65 @@ TEST(CudaCache, AStepIsAsItWasWhereALaunchFails) {
   expect_steps_to_survive<buzz::cuda::DiverseBeehive>({}, 1);
 }
 
+TEST(CudaCache, AStepHasEndedWhereOnlyTheMovedKeysAreNotRotated) {
+  const buzz::Shape shape{2, 1, 64};
+  buzz::cuda::Options options;
+  options.window = 3;
+  options.threshold = 4;
+  buzz::Rope rope;
+  rope.base = 10000;
+  rope.positions = buzz::Positions::compact;
+  emulated::Twin<float, buzz::cuda::Beehive, Failing> twin(shape, {}, options, rope);
+  Tokens tokens(shape, 1);
+  Random random(4);
+  for (int t = 0; t < 3; ++t) {
+    tokens.draw(random);
+    ASSERT_EQ(tokens.append(twin.cache, {1, 0, 1}, 1), 0);
+    int left = 3;  // Select, Compact, Rerotate
+    EXPECT_EQ(twin.cache.evict(Failing::Stream(&left, false)), Failing::refused);
+    EXPECT_NE(twin.cache.evict(1), 0) << "no step has begun";
+  }
+  ASSERT_EQ(twin.cache.reset(1), 0);
+  EXPECT_EQ(twin.cache.rows(0), 0);
+}
+
+TEST(CudaCache, ProbabilitiesGoToTheScoresOnceAStep) {
+  const buzz::Shape shape{2, 1, 64};
+  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, {}, {});
+  emulated::Twin<float, buzz::cuda::Full> full(shape, {}, {});
+  buzz::BuzzCache<float> host(shape);
+  Random random(8);
+  Tokens tokens(shape, 1);
+  for (int t = 0; t < 3; ++t) {
+    tokens.draw(random);
+    Floats expected(tokens.out.size());
+    host.append(buzz::view(tokens.k, 1, 1, 64), buzz::view(tokens.v, 1, 1, 64));
+    for (int twice = 0; twice < 2; ++twice) host.attend(buzz::view(tokens.q, 1, 2, 64), buzz::view(expected, 1, 2, 64));
+    host.observe();
+    ASSERT_EQ(tokens.append(twin.cache, {1, 0, 1}, 1), 0);
+    const auto q = buzz::cuda::dense<const float>(tokens.q.data(), 1, 2, 64);
+    const Floats p(static_cast<std::size_t>(2 * (t + 1)), 0.5f), lse(2);
+    const auto given = buzz::cuda::dense(p.data(), 2, 1, t + 1);
+    if (t < 2) {
+      ASSERT_EQ(tokens.attend(twin.cache, 1), 0);
+    } else {
+      ASSERT_EQ(twin.cache.observe(given, 1), 0);
+    }
+    std::vector<std::function<void()>> kernels;
+    emulated::Stream stream(&kernels);
+    EXPECT_NE(tokens.attend(twin.cache, stream), 0);
+    EXPECT_NE(twin.cache.observe(given, stream), 0);
+    EXPECT_NE(twin.cache.observe(q, lse.data(), stream), 0);
+    EXPECT_TRUE(kernels.empty());
+    for (int r = 0; r <= t && t < 2; ++r) EXPECT_NEAR(twin.score(0, 0, r), host.scores(0)[r], 1e-5);
+    ASSERT_EQ(twin.cache.evict(1), 0);
+    // Where there are no scores, attention may be asked for again.
+    ASSERT_EQ(tokens.append(full.cache, {1, 0, 1}, 1), 0);
+    ASSERT_EQ(tokens.attend(full.cache, 1), 0);
+    ASSERT_EQ(tokens.attend(full.cache, 1), 0);
+    for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(tokens.out[i], expected[i], 1e-5);
+    ASSERT_EQ(full.cache.evict(1), 0);
+  }
+}
+
 }  // namespace

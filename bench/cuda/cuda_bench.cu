@@ -13,28 +13,35 @@ namespace {
 
 namespace cuda = buzz::cuda;
 using T = __half;
-constexpr int query_heads = 32, kv_heads = 8, dim = 128, repeats = 30;
+constexpr int query_heads = 32, kv_heads = 8, dim = 128, repeats = 30, runs = 5 + repeats;
 
-/// The median time of run(i), microseconds; i counts up, so that runs can take turns with their inputs.
-template <class Run>
-double median(cudaStream_t stream, Run&& run) {
+/// The median time of run(i), microseconds, of which before(i) is not a part; i counts up to `runs`, so that runs can
+/// take turns with their inputs.
+template <class Run, class Before>
+double median(cudaStream_t stream, Run&& run, Before&& before) {
   std::vector<float> times;
   cudaEvent_t begin, end;
   BUZZ_MUST(cudaEventCreate(&begin));
   BUZZ_MUST(cudaEventCreate(&end));
-  for (int i = 0; i < 5 + repeats; ++i) {
+  for (int i = 0; i < runs; ++i) {
+    before(i);
     BUZZ_MUST(cudaEventRecord(begin, stream));
     run(i);
     BUZZ_MUST(cudaEventRecord(end, stream));
     BUZZ_MUST(cudaEventSynchronize(end));
     float milliseconds = 0;
     BUZZ_MUST(cudaEventElapsedTime(&milliseconds, begin, end));
-    if (i >= 5) times.push_back(milliseconds);
+    if (i >= runs - repeats) times.push_back(milliseconds);
   }
   BUZZ_MUST(cudaEventDestroy(begin));
   BUZZ_MUST(cudaEventDestroy(end));
   std::sort(times.begin(), times.end());
   return static_cast<double>(times[times.size() / 2]) * 1000;
+}
+
+template <class Run>
+double median(cudaStream_t stream, Run&& run) {
+  return median(stream, run, [](int) {});
 }
 
 /// A captured graph of what is launched on a stream.
@@ -86,16 +93,17 @@ typename Policy::Options options_for(int rows) {
   return o;
 }
 
-/// A cache whose sequences have `rows` rows, appended 512 at a time, and a token's tensors.
+/// A cache whose sequences have `rows` rows, appended 512 at a time, with an eviction due at `due`, and a token's
+/// tensors.
 template <class Policy>
 struct Filled {
   using Cache = cuda::BuzzCache<T, Policy>;
-  Filled(int sequences, int rows, cudaStream_t stream)
+  Filled(int sequences, int rows, int due, cudaStream_t stream)
       : shape{query_heads, kv_heads, dim, rows < 512 ? rows : 512},
         batch{sequences},
-        memory(Cache::bytes(shape, batch, options_for<Policy>(rows)).cache),
-        workspace(Cache::bytes(shape, batch, options_for<Policy>(rows)).workspace),
-        cache(shape, batch, options_for<Policy>(rows), {}, memory.data(), workspace.data()),
+        memory(Cache::bytes(shape, batch, options_for<Policy>(due)).cache),
+        workspace(Cache::bytes(shape, batch, options_for<Policy>(due)).workspace),
+        cache(shape, batch, options_for<Policy>(due), {}, memory.data(), workspace.data()),
         q(static_cast<std::size_t>(sequences) * query_heads * dim),
         out(static_cast<std::size_t>(sequences) * query_heads * dim) {
     fill(q, static_cast<std::size_t>(sequences) * query_heads * dim);
@@ -120,6 +128,11 @@ struct Filled {
     };
     BUZZ_MUST(cache.append(view(k), view(v), {tokens, 0, batch.sequences}, stream));
   }
+  /// The next token's step, whose keys and values are of q; attend() comes once in each.
+  void next(cudaStream_t stream) {
+    BUZZ_MUST(cache.evict(stream));
+    add(q, q, 1, stream);
+  }
   void attend(cudaStream_t stream) {
     BUZZ_MUST(cache.attend(cuda::dense(static_cast<const T*>(q.data()), 1, query_heads, dim),
                            cuda::dense(out.data(), 1, query_heads, dim), stream));
@@ -132,19 +145,25 @@ struct Filled {
   device::Array<T> q, out;
 };
 
-/// Attention of one query a head, over as many caches in turn as make 256 MiB at least.
+/// Attention of one query a head, over as many caches in turn as make 256 MiB at least; a row more at each turn.
 template <class Policy>
 double attention(int sequences, int rows, cudaStream_t stream) {
   const double bytes = 4.0 * kv_heads * dim * sequences * rows;
   const int sets = std::min(64, std::max(2, static_cast<int>(256e6 / bytes) + 1));
   std::vector<std::unique_ptr<Filled<Policy>>> caches;
-  for (int i = 0; i < sets; ++i) caches.push_back(std::make_unique<Filled<Policy>>(sequences, rows, stream));
-  return median(stream, [&](int i) { caches[static_cast<std::size_t>(i % sets)]->attend(stream); });
+  for (int i = 0; i < sets; ++i)
+    caches.push_back(std::make_unique<Filled<Policy>>(sequences, rows, rows + runs, stream));
+  const auto turn = [&](int i) -> Filled<Policy>& { return *caches[static_cast<std::size_t>(i % sets)]; };
+  return median(
+      stream, [&](int i) { turn(i).attend(stream); },
+      [&](int i) {
+        if (i >= sets) turn(i).next(stream);
+      });
 }
 
 /// A whole decode step in a graph, as it is (with_eviction: the eviction's kernels too, which find nothing due).
 double step(bool with_eviction, cudaStream_t stream) {
-  Filled<cuda::Beehive> filled(1, 564, stream);
+  Filled<cuda::Beehive> filled(1, 564, 564, stream);
   BUZZ_MUST(filled.cache.evict(stream));
   BUZZ_MUST(filled.cache.reset(stream));
   const device::Array<T> k(kv_heads * dim), v(kv_heads * dim);

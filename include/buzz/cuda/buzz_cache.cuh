@@ -131,37 +131,40 @@ class BasicCache {
                          {call.tokens, shape_.kv_heads, call.count}, stream);
     if (result != Launcher::success) return result;
     open_ = call;
+    observed_ = false;
     for (int s = call.first; s < call.first + call.count; ++s) own(s) = appended(lengths(s), call.tokens);
     return result;
   }
 
-  /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores, each
-  /// time that it is called. q, out: [count, tokens, query_heads, head_dim], the queries of the appended rows.
-  /// Errors: no step has begun. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores. q,
+  /// out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
+  /// score is mass, and this step's attend() or observe() has been: it would count twice. O(tokens * query_heads * rows
+  /// * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
-    if (open_.tokens == 0) return Launcher::invalid;
+    if (!can_observe()) return Launcher::invalid;
     Partial partial = buffers_.partial;
     if (open_.tokens > Buffers<T>::few_tokens) partial.splits = 1;
     if (open_.tokens > batch_.kept_logits) partial.logits = nullptr;
     const bool again = Score::needs_mass && partial.logits == nullptr;
     const Work<T> w = work();
     const Result result = cuda::attend<Launcher>(w, q, out, partial, again ? buffers_.lse : nullptr, stream);
-    return result == Launcher::success && again ? cuda::observe<Launcher>(w, q, buffers_.lse, stream) : result;
+    const bool observes = result == Launcher::success && again;
+    return observed(observes ? cuda::observe<Launcher>(w, q, buffers_.lse, stream) : result);
   }
 
   /// Step 2 where a kernel of the engine's attended over keys() and values(): its probabilities, [count, query_heads,
-  /// tokens, rows], go to the scores. Errors: no step has begun. O(tokens * query_heads * rows) a sequence.
+  /// tokens, rows], go to the scores. Errors: as attend(). O(tokens * query_heads * rows) a sequence.
   Result observe(Tensor<const float> probabilities, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (open_.tokens == 0) return Launcher::invalid;
-    return cuda::observe<Launcher>(work(), probabilities, stream);
+    if (!can_observe()) return Launcher::invalid;
+    return observed(cuda::observe<Launcher>(work(), probabilities, stream));
   }
   /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
   /// or NaN: that query gives nothing. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (open_.tokens == 0) return Launcher::invalid;
-    return cuda::observe<Launcher>(work(), q, lse, stream);
+    if (!can_observe()) return Launcher::invalid;
+    return observed(cuda::observe<Launcher>(work(), q, lse, stream));
   }
 
   /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. In compact positions the launch that
@@ -265,6 +268,11 @@ class BasicCache {
     }
     return true;
   }
+  bool can_observe() const { return open_.tokens != 0 && !(Score::needs_mass && observed_); }
+  Result observed(Result result) {
+    observed_ = result == Launcher::success;
+    return result;
+  }
 
   Lengths& own(int sequence) { return lengths_[static_cast<std::size_t>(sequence)]; }
   long long row_of(int sequence) const { return static_cast<long long>(sequence) * shape_.kv_heads * capacity_; }
@@ -305,6 +313,7 @@ class BasicCache {
   LogitScale scale_;
   std::vector<Lengths> lengths_;  // [sequences]
   Call open_{0, 0, 0};            // the step that has not ended; of 0 tokens: none
+  bool observed_ = false;         // its probabilities are in the scores, where those are mass
 };
 
 #if defined(__CUDACC__)
