@@ -528,4 +528,22 @@ TEST(CudaCache, ProbabilitiesGoToTheScoresOnceAStep) {
   }
 }
 
+TEST(CudaCache, IsMovedAndNotCopied) {
+  using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+  EXPECT_FALSE(std::is_copy_constructible<Twin::Cache>::value);
+  EXPECT_FALSE(std::is_copy_assignable<Twin::Cache>::value);
+  const buzz::Shape shape{2, 1, 64};
+  Twin one(shape, {}, {}), other(shape, {}, {});
+  Tokens a(shape, 1), b(shape, 1);
+  Random random(2), again(2);
+  for (int t = 0; t < 5; ++t) {
+    a.draw(random), b.draw(again);
+    ASSERT_EQ(a.step(one.cache, {1, 0, 1}, 1), 0);
+    Twin::Cache moved(std::move(one.cache));
+    one.cache = std::move(moved);
+    ASSERT_EQ(b.step(other.cache, {1, 0, 1}, 1), 0);
+    EXPECT_EQ(a.out, b.out);
+  }
+}
+
 }  // namespace

@@ -41,6 +41,7 @@ struct Call {
 /// A step is append, attend or observe, evict; evict ends it, due or not. After the constructor nothing allocates and
 /// nothing synchronises: lengths are known to the host, and kept on the device too, where the kernels read them, and
 /// the grids are of the capacity's size; so a captured step can be replayed, across evictions (see replayed()).
+/// Not copyable, since two would share the device's memory; a moved-from cache may only be destroyed or assigned to.
 /// Results are an error of the arguments, with nothing launched, or what the launches give. Where a launch of append(),
 /// attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step is as it was before,
 /// and the same can be asked again.
@@ -88,6 +89,9 @@ class BasicCache {
     turning_.factor = rope.attention_factor;
     turning_.frequencies = buffers_.frequencies;
   }
+
+  BasicCache(BasicCache&&) = default;             ///< the source may only be destroyed or assigned to
+  BasicCache& operator=(BasicCache&&) = default;  ///< the same
 
   /// All sequences as newly made; a step that has not ended is over. Needed before the first step, not to be captured
   /// with one.
