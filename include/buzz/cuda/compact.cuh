@@ -15,10 +15,9 @@ namespace cuda {
 /// is stored, and its stores end before the first row that a later tile reads, since that is not before its own place.
 template <class T, class Rule>
 struct Compact {
-  static constexpr int threads = 256;                     ///< of a block
-  static constexpr int columns = 4;                       ///< packs of a row that a block moves
-  static constexpr int rows_at_once = threads / columns;  ///< a thread takes a pack
-  static constexpr int unroll = 4;                        ///< times that: a tile's rows
+  static constexpr int threads = 256;  ///< of a block
+  static constexpr int columns = 4;    ///< packs of a row that a block moves
+  static constexpr int unroll = 4;     ///< packs of a tile that a thread moves
   /// None.
   struct Shared {};
 
