@@ -546,4 +546,18 @@ TEST(CudaCache, IsMovedAndNotCopied) {
   }
 }
 
+TEST(CudaBatch, SplitsRowsForAllOfTheCard) {
+  const auto bytes = [](int kv_heads, int capacity, int splits) {
+    buzz::cuda::Batch batch;
+    batch.splits = splits;
+    buzz::cuda::Full::Options options;
+    options.capacity = capacity;
+    return emulated::Twin<float, buzz::cuda::Full>::Cache::bytes({kv_heads, kv_heads, 64}, batch, options).workspace;
+  };
+  EXPECT_EQ(bytes(1, 64, 0), bytes(1, 64, 1));
+  EXPECT_EQ(bytes(1, 65, 0), bytes(1, 65, 2));
+  EXPECT_EQ(bytes(256, 640, 0), bytes(256, 640, 2));
+  EXPECT_EQ(bytes(512, 640, 0), bytes(512, 640, 1));
+}
+
 }  // namespace

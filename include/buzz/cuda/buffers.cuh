@@ -16,7 +16,8 @@ struct Batch {
   /// log-sum-exps. A float each, for every query head and row of a sequence. 0 to max_chunk, 16 at most.
   int kept_logits = 1;
   /// Into how many parts the rows of a call of few tokens are split, so that all of the card has work; 0: as many as
-  /// make 512 blocks, with 64 rows each at least. 0 to 1024.
+  /// make 512 blocks with the sequences and KV heads, and at most one for each 64 rows of capacity and the rest. 0 to
+  /// 1024.
   int splits = 0;
 };
 
