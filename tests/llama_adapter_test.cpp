@@ -339,6 +339,14 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
   expect_refused("tokens", [&] { eviction.after_decode(0); });  // without before_decode()
 }
 
+TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
+  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  expect_refused("context", [&] { eviction.before_decode(1); });
+  expect_refused("context", [&] { eviction.reset(); });
+  eviction.compact();  // nothing is there
+  EXPECT_FALSE(eviction.evict());
+}
+
 TEST(LlamaEviction, ResetIsAsNew) {
   Context context, fresh;
   Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), other(small<buzz::HeavyHitter>(), 5);

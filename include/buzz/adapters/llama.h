@@ -112,7 +112,7 @@ class LlamaEviction {
   /// Evicts if that is due, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
   /// a sequence that somebody else has changed.
   void before_decode(int tokens) {
-    if (context_ == nullptr) fail("context", "none", "one given to begin()");
+    require_begun();
     require_range("tokens", tokens, 1, policy_.max_chunk());
     require_equal("last position", llama_memory_seq_pos_max(memory(), 0), next_position() - 1LL, "the adapter's");
     evict();
@@ -194,8 +194,9 @@ class LlamaEviction {
     if constexpr (Policy::needs_mass) renumber();
   }
 
-  /// Empties context and policy; after begin() alone.
+  /// Empties context and policy. Errors: no begin().
   void reset() {
+    require_begun();
     llama_memory_clear(memory(), false);
     forget();
   }
@@ -221,6 +222,9 @@ class LlamaEviction {
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   auto* memory() const { return llama_get_memory(context_); }
+  void require_begun() const {
+    if (context_ == nullptr) fail("context", "none", "one given to begin()");
+  }
 
   void forget() {
     policy_.reset();
