@@ -68,7 +68,8 @@ main { max-width: 1320px; margin: auto; padding: 16px; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { margin-top: 2.2em; font-size: 1.3rem; } h3 { font-size: 1rem; }
 p { max-width: 46em; } .note, figcaption, small { color: var(--faint); } .note { font-size: 0.85rem; }
 pre { overflow-x: auto; padding: 8px 12px; border: 1px solid var(--line); border-radius: 6px; font-size: 0.85rem; }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tabular-nums; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 3px 10px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { vertical-align: bottom; } .words { text-align: left; }
 td:first-child, th:first-child { position: sticky; left: 0; background: var(--paper); }
