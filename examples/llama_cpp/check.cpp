@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "buzz/adapters/llama.h"
@@ -27,19 +28,55 @@ struct Arguments {
   bool half_cache = false;
 };
 
-/// A cache that keeps the rows that it is told to, the same in all layers and heads.
+/// Rotates by position as llama.cpp does: in float, an angle from the one before it. Past some thousand positions that
+/// is another angle than Rope's by what logits show in the second digit after the point.
+class FloatRope {
+ public:
+  explicit FloatRope(const tiny_llama::Config& c)
+      : dims_(c.rope_dims), step_(std::pow(c.rope_base, -2.0f / static_cast<float>(c.rope_dims))) {}
+
+  /// in, [tokens, heads, head_dim], at positions from `first` on; valid until the next call.
+  buzz::View<const float> operator()(buzz::View<const float> in, int first) {
+    rows_.clear();
+    for (int i = 0; i < in.shape(0); ++i)
+      for (int h = 0; h < in.shape(1); ++h) {
+        rows_.insert(rows_.end(), in.row(i, h), in.row(i, h) + in.shape(2));
+        rotate(rows_.data() + rows_.size() - in.shape(2), static_cast<float>(first + i));
+      }
+    return buzz::view(std::as_const(rows_), in.shape(0), in.shape(1), in.shape(2));
+  }
+
+ private:
+  void rotate(float* row, float angle) const {
+    for (int d = 0; d < dims_; d += 2, angle *= step_) {
+      const float a = row[d], b = row[d + 1];
+      row[d] = a * std::cos(angle) - b * std::sin(angle);
+      row[d + 1] = a * std::sin(angle) + b * std::cos(angle);
+    }
+  }
+
+  int dims_;
+  float step_;
+  std::vector<float> rows_;
+};
+
+/// A cache that keeps the rows that it is told to, the same in all layers and heads. Closed positions are Rope's; kept
+/// ones, which have no end, llama.cpp's.
 class ToldCache final : public tiny_llama::Cache {
  public:
   using Policy = buzz::Policy<buzz::Given, buzz::TopKOfAll>;
 
-  ToldCache(const tiny_llama::Config& c, buzz::Positions positions, int kept, int threshold) : kept_(kept) {
+  ToldCache(const tiny_llama::Config& c, bool closed, int kept, int threshold)
+      : closed_(closed), kept_(kept), turned_q_(c), turned_k_(c) {
     Policy::Options o;
     o.heavy = kept;
     o.threshold = threshold;
     buzz::Rope rope;
-    rope.base = c.rope_base;
-    rope.dims = c.rope_dims;
-    rope.positions = positions;
+    if (closed) {
+      rope.base = c.rope_base;
+      rope.dims = c.rope_dims;
+      rope.positions = buzz::Positions::compact;
+    }
     for (int i = 0; i < c.layers; ++i)
       layers_.emplace_back(buzz::Shape{c.query_heads, c.kv_heads, c.head_dim, chunk}, o, rope);
   }
@@ -48,8 +85,9 @@ class ToldCache final : public tiny_llama::Cache {
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out) override {
     auto& cache = layers_[static_cast<std::size_t>(layer)];
-    cache.append(k, v);
-    cache.attend(q, out);
+    const int first = cache.next_position();
+    cache.append(closed_ ? k : turned_k_(k, first), v);
+    cache.attend(closed_ ? q : turned_q_(q, first), out);
   }
   int max_chunk() const override { return chunk; }
   int layers() const override { return static_cast<int>(layers_.size()); }
@@ -72,7 +110,9 @@ class ToldCache final : public tiny_llama::Cache {
   }
 
  private:
+  bool closed_;
   int kept_;
+  FloatRope turned_q_, turned_k_;
   std::vector<buzz::BuzzCache<float, Policy>> layers_;
 };
 
@@ -108,8 +148,8 @@ bool run(const Arguments& a) {
   p.cb_eval = nullptr;
   const llama_cpp::Context alone = llama_cpp::make(model, p);
 
-  auto told = std::make_unique<ToldCache>(own.config, closed ? buzz::Positions::compact : buzz::Positions::logical,
-                                          o.sink + o.heavy + o.window, o.sink + o.threshold + o.window);
+  auto told =
+      std::make_unique<ToldCache>(own.config, closed, o.sink + o.heavy + o.window, o.sink + o.threshold + o.window);
   ToldCache& cache = *told;
   tiny_llama::Llama engine(own, std::move(told));
 
