@@ -87,7 +87,7 @@ inline void decode_rows(std::vector<Ratio>& table) {
   for (int rows : {paper_rows, long_rows}) {
     Decode<float, Full> one(grouped, rows), two(grouped, rows, 2);
     table.push_back(compare("12 one thread / two, " + at(grouped, rows), Goal::at_least(rows == long_rows ? 1.8 : 1.5),
-                            repeated([&] { one.attend(); }), repeated([&] { two.attend(pool); })));
+                            awake(repeated([&] { one.attend(); })), awake(repeated([&] { two.attend(pool); }))));
   }
   tiny_llama::Model model = tiny_llama::read_model(BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf");
   model.config.context = 1 << 14;  // what is said does not count here

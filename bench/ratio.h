@@ -39,6 +39,14 @@ Side repeated(F f) {
   };
 }
 
+/// A side that runs twice and times the second, in which the threads that it uses are awake.
+inline Side awake(Side side) {
+  return [side] {
+    side();
+    return side();
+  };
+}
+
 /// What a ratio should be; none() asks for nothing.
 class Goal {
  public:

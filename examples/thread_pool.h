@@ -11,8 +11,10 @@
 
 namespace examples {
 
-/// The caller works too, so that a pool of n starts n - 1 threads. Between calls they spin for a while, since a decode
-/// step has many calls that follow close on each other, and then sleep. One call at a time.
+/// The caller works too, so that a pool of n starts n - 1 threads, and returns when the pieces are done, whoever did
+/// them: a thread that sleeps or that the system has put aside delays no call that it took no piece of. Between calls
+/// they spin for a while, since a decode step has many calls that follow close on each other, and then sleep. One call
+/// at a time.
 class ThreadPool {
  public:
   explicit ThreadPool(int threads) {
@@ -21,8 +23,7 @@ class ThreadPool {
   ~ThreadPool() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-      generation_.fetch_add(1, std::memory_order_release);
+      stop_.store(true, std::memory_order_release);
     }
     wake_.notify_all();
     for (std::thread& t : threads_) t.join();
@@ -31,48 +32,51 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   void operator()(int count, buzz::Task task) {
+    if (count < 1) return;
     task_ = &task;
-    count_ = count;
-    next_.store(0, std::memory_order_relaxed);
-    running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+    undone_.store(count, std::memory_order_relaxed);
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      generation_.fetch_add(1, std::memory_order_release);
+      untaken_.store(count, std::memory_order_release);
     }
     wake_.notify_all();
     take();
-    while (running_.load(std::memory_order_acquire) != 0) {
+    for (int spins = 0; undone_.load(std::memory_order_acquire) != 0; ++spins) {
+      if (spins > 1000) std::this_thread::yield();  // perhaps to the thread that is waited for
     }
   }
 
  private:
+  /// Runs pieces until none is left. A piece that is taken holds its call open, and with it task_.
   void take() {
-    for (int i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) (*task_)(i);
+    for (int n = untaken_.load(std::memory_order_acquire); n > 0;) {
+      if (!untaken_.compare_exchange_weak(n, n - 1, std::memory_order_acquire)) continue;
+      (*task_)(n - 1);
+      undone_.fetch_sub(1, std::memory_order_release);
+      n = untaken_.load(std::memory_order_acquire);
+    }
   }
 
+  bool idle() const { return untaken_.load(std::memory_order_acquire) == 0 && !stop_.load(std::memory_order_acquire); }
+
   void work() {
-    for (unsigned seen = 0;;) {
-      for (int spins = 0; spins < 20000 && generation_.load(std::memory_order_acquire) == seen; ++spins) {
+    while (!stop_.load(std::memory_order_acquire)) {
+      for (int spins = 0; spins < 20000 && idle(); ++spins) {
       }
-      if (generation_.load(std::memory_order_acquire) == seen) {
+      if (idle()) {
         std::unique_lock<std::mutex> lock(mutex_);
-        wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
+        wake_.wait(lock, [&] { return !idle(); });
       }
-      ++seen;
-      if (stop_) return;
       take();
-      running_.fetch_sub(1, std::memory_order_release);
     }
   }
 
   std::vector<std::thread> threads_;
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::atomic<unsigned> generation_{0};
-  std::atomic<int> next_{0}, running_{0};
-  bool stop_ = false;
+  std::atomic<int> untaken_{0}, undone_{0};  // pieces of the call
+  std::atomic<bool> stop_{false};
   const buzz::Task* task_ = nullptr;
-  int count_ = 0;
 };
 
 }  // namespace examples

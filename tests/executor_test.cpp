@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <type_traits>
 #include <vector>
+
+#include "thread_pool.h"
 
 namespace {
 
@@ -98,6 +101,20 @@ TEST(Executor, TakesWhatIsConst) {
   const auto see = [&seen](int i) { seen.push_back(i); };
   run(3, see);
   EXPECT_EQ(seen, (std::vector<int>{0, 1, 2}));
+}
+
+TEST(ThreadPool, RunsEveryPieceOnceAndReturnsWhenTheyAreDone) {
+  for (int threads = 1; threads <= 4; ++threads) {
+    examples::ThreadPool pool(threads);
+    for (int call = 0; call < 3000; ++call) {
+      const int count = call * 7 % 19;
+      std::vector<int> times(19, 0);  // a piece's own: a race if two threads had it, or if it were not done yet
+      auto piece = [&](int i) { ++times[static_cast<std::size_t>(i)]; };
+      pool(count, Task(piece));
+      for (int i = 0; i < 19; ++i) ASSERT_EQ(times[static_cast<std::size_t>(i)], i < count ? 1 : 0);
+      if (call % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // they sleep
+    }
+  }
 }
 
 }  // namespace
