@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -16,29 +14,11 @@
 #include "evaluate/settings.h"
 #include "evaluate/table.h"
 #include "model/refused.h"
+#include "temporary_folder.h"
 
 namespace {
 
 using nlohmann::json;
-
-/// A folder that is gone afterwards.
-class Folder {
- public:
-  explicit Folder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("buzz_evaluate_test_" + name)) {
-    std::filesystem::remove_all(path_);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-  std::vector<std::filesystem::path> files() const {
-    std::vector<std::filesystem::path> found;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) found.push_back(entry.path());
-    return found;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // The test vectors of the FNV authors (Fowler, Noll, Vo; "FNV test vectors").
 TEST(Hash, IsFnv1a) {
@@ -49,7 +29,7 @@ TEST(Hash, IsFnv1a) {
 }
 
 TEST(ResultsCache, MakesEachResultOnce) {
-  const Folder folder("once");
+  const TemporaryFolder folder;
   int made = 0;
   const auto make = [&] { return json(++made); };
   {
@@ -72,28 +52,26 @@ TEST(ResultsCache, WithoutAFolderRemembersNothing) {
 }
 
 TEST(ResultsCache, MakesAgainWhatIsDamagedOrAnotherKeys) {
-  const Folder folder("damaged");
+  const TemporaryFolder folder;
   const evaluate::ResultsCache cache(folder.path());
   cache.get("key", [] { return json("first"); });
-  ASSERT_EQ(folder.files().size(), 1u);
-  const std::filesystem::path file = folder.files()[0];
+  ASSERT_EQ(folder.names().size(), 1u);
   for (const char* content : {"", "{\"key\": \"key\"", "{\"key\": \"other\", \"result\": \"wrong\"}", "[]"}) {
-    std::ofstream(file) << content;
+    folder.write(folder.names()[0], content);
     EXPECT_EQ(cache.get("key", [] { return json("again"); }), json("again")) << content;
   }
 }
 
 TEST(ResultsCache, LeavesNothingOfAResultThatWasNotMade) {
-  const Folder folder("failed");
+  const TemporaryFolder folder;
   const evaluate::ResultsCache cache(folder.path());
   EXPECT_THROW(cache.get(1, []() -> json { throw std::runtime_error("no"); }), std::runtime_error);
-  EXPECT_TRUE(folder.files().empty());
+  EXPECT_TRUE(folder.names().empty());
 }
 
 TEST(ResultsCache, RefusesAFolderThatCannotBe) {
-  const Folder folder("file");
-  std::ofstream(folder.path()) << "a file";
-  EXPECT_REFUSED_WITH("a folder", evaluate::ResultsCache(folder.path()));
+  const TemporaryFolder folder;
+  EXPECT_REFUSED_WITH("a folder", evaluate::ResultsCache(folder.write("file", "a file")));
 }
 
 TEST(Jobs, RunAllOnceOnAnyNumberOfThreads) {
@@ -153,13 +131,8 @@ TEST(Sentences, AreWholeOnesOfRunningText) {
 
 class Jsonl : public testing::Test {
  protected:
-  std::string file(const std::string& text) {
-    std::filesystem::create_directories(folder.path());
-    const std::string path = folder.path() + "/data.jsonl";
-    std::ofstream(path, std::ios::binary) << text;
-    return path;
-  }
-  Folder folder{"jsonl"};
+  std::string file(const std::string& text) { return folder.write("data.jsonl", text); }
+  const TemporaryFolder folder;
 };
 
 TEST_F(Jsonl, IsAnObjectALine) {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <random>
 
 #include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "temporary_folder.h"
 
 namespace {
 
@@ -16,28 +16,12 @@ using oracle::refused;
 
 using Cache = buzz::BuzzCache<float>;
 
-/// A folder of the test's own.
 class File : public ::testing::Test {
  protected:
-  File() : folder_(fs::temp_directory_path() / ("buzz-file-test-" + std::to_string(std::random_device()()))) {
-    fs::create_directory(folder_);
-  }
-  ~File() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  std::string read(const std::string& name) const {
-    std::ifstream in(path(name), std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(in), {});
-  }
-  void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path(name), std::ios::binary) << bytes;
-  }
-  std::vector<std::string> names() const {
-    std::vector<std::string> result;
-    for (const auto& entry : fs::directory_iterator(folder_)) result.push_back(entry.path().filename().string());
-    std::sort(result.begin(), result.end());
-    return result;
-  }
+  std::string path(const std::string& name) const { return folder_.path(name); }
+  std::string read(const std::string& name) const { return folder_.read(name); }
+  void write(const std::string& name, const std::string& bytes) const { folder_.write(name, bytes); }
+  std::vector<std::string> names() const { return folder_.names(); }
 
   /// `tokens` tokens after.
   static Cache cache(int tokens) {
@@ -48,7 +32,7 @@ class File : public ::testing::Test {
   }
 
  private:
-  fs::path folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(File, HoldsWhatSaveWrites) {

@@ -2,10 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
+
+#include "temporary_folder.h"
 
 namespace {
 
@@ -207,21 +208,6 @@ TEST(TraceFile, ScoresFollowTheFormulaAndTheMask) {
         EXPECT_EQ(p[(h * 2 + i) * 3 + j], j > 1 + i ? 0 : score(7, 5, h, i, j)) << h << i << j;
 }
 
-/// A file in the test's folder for temporary files, removed at the end.
-class File {
- public:
-  explicit File(const std::string& content)
-      : name_(testing::TempDir() + "trace_test_" + testing::UnitTest::GetInstance()->current_test_info()->name() +
-              ".txt") {
-    std::ofstream(name_, std::ios::binary) << content;
-  }
-  ~File() { std::remove(name_.c_str()); }
-  const std::string& name() const { return name_; }
-
- private:
-  std::string name_;
-};
-
 struct Outcome {
   int status;
   std::string out, err;
@@ -245,20 +231,21 @@ TEST(TraceProgram, PrintsTheLinesOfAGoldenTrace) {
 TEST(TraceProgram, SaysWhichLineIsMalformed) {
   std::vector<std::string> lines = kGood;
   lines[3] = "sink -1";
-  const File file(text(lines));
-  const Outcome o = run({file.name()});
+  const TemporaryFolder folder;
+  const std::string file = folder.write("trace", text(lines));
+  const Outcome o = run({file});
   EXPECT_EQ(o.status, 2);
   EXPECT_EQ(o.out, "");
-  EXPECT_EQ(o.err, "buzz-trace: " + file.name() + ":4: sink is '-1', allowed: 0 to 1000000\n");
+  EXPECT_EQ(o.err, "buzz-trace: " + file + ":4: sink is '-1', allowed: 0 to 1000000\n");
 }
 
 TEST(TraceProgram, RefusesWhatItCannotRead) {
-  const std::string missing = testing::TempDir() + "no/such/trace";
+  const TemporaryFolder folder;
+  const std::string missing = folder.path("trace");
   EXPECT_EQ(run({missing}).status, 2);
   EXPECT_EQ(run({missing}).err, "buzz-trace: " + missing + ": cannot be read, or is empty\n");
-  EXPECT_EQ(run({testing::TempDir()}).status, 2);
-  const File empty("");
-  EXPECT_EQ(run({empty.name()}).status, 2);
+  EXPECT_EQ(run({folder.path()}).status, 2);
+  EXPECT_EQ(run({folder.write("empty", "")}).status, 2);
   EXPECT_EQ(run({}).status, 2);
   EXPECT_EQ(run({}).err, "usage: buzz-trace FILE\n");
   EXPECT_EQ(run({"a", "b"}).status, 2);
@@ -267,11 +254,12 @@ TEST(TraceProgram, RefusesWhatItCannotRead) {
 TEST(TraceProgram, SaysWhenTheLengthIsAnother) {
   const std::vector<std::string> lines = {"policy streaming", "seed 1",    "heads 1",       "sink 1",
                                           "window 2",         "calls 4x1", "final_length 4"};
-  const File file(text(lines));
-  const Outcome o = run({file.name()});
+  const TemporaryFolder folder;
+  const std::string file = folder.write("trace", text(lines));
+  const Outcome o = run({file});
   EXPECT_EQ(o.status, 1);
   EXPECT_EQ(o.out, "kept 0 0 0 2 3\n");
-  EXPECT_EQ(o.err, "buzz-trace: " + file.name() + ": final_length is 4, the library leaves 3\n");
+  EXPECT_EQ(o.err, "buzz-trace: " + file + ": final_length is 4, the library leaves 3\n");
 }
 
 }  // namespace
