@@ -10,7 +10,9 @@ namespace {
 
 using buzz::Rope;
 using oracle::bytes_of;
+using oracle::CachePtr;
 using oracle::Config;
+using oracle::Element;
 using oracle::Kind;
 using oracle::Life;
 using oracle::refused;
@@ -27,30 +29,31 @@ Rope compact(Rope rope, buzz::KeyStorage keys = buzz::KeyStorage::automatic) {
 }
 
 /// A cache whose scores come from log-sum-exps, and the oracle, which has the probabilities.
-template <class T, class P>
 class Flash {
  public:
-  Flash(const Config& c, const Rope& rope, double log_base, float amplitude, int max_rollback = 0)
+  Flash(const Config& c, const Rope& rope, double log_base = 0, float amplitude = 1, int max_rollback = 0,
+        Element element = Element::float32)
       : c_(with(c, log_base)),
-        cache_(shape(c_, max_rollback), oracle::library_options<P>(c_), rope, library_attention(c_)),
-        turning_(oracle::turning_of(rope, c.oracle.head_dim, cache_.has_raw_keys())),
-        life_(rounding(c_), turning_, max_rollback > 0),
+        cache_(make_cache(element, c_, rope, max_rollback, library_attention(c_))),
+        turning_(oracle::turning_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
+        life_(stored_as(element, c_.oracle), turning_, max_rollback > 0),
         text_(c.seed, amplitude) {}
 
-  buzz::BuzzCache<T, P>& cache() { return cache_; }
+  oracle::AnyCache& cache() { return *cache_; }
   Life& life() { return life_; }
 
   /// Appends, and the engine's kernel attends: what it has from keys() and values() is the log-sum-exp of each query.
   std::vector<float> attend(int n) {
-    const int first = cache_.next_position(), heads = c_.oracle.kv_heads, dim = c_.oracle.head_dim;
+    const int first = cache_->next_position(), heads = c_.oracle.kv_heads, dim = c_.oracle.head_dim;
     const std::vector<float> k = text_.keys(first, n, heads, dim), v = text_.values(first, n, heads, dim);
     queries_ = text_.queries(first, n, c_.oracle.query_heads, dim);
-    cache_.append(buzz::view(k, n, heads, dim), buzz::view(v, n, heads, dim));
+    cache_->append(buzz::view(k, n, heads, dim), buzz::view(v, n, heads, dim));
     life_.append(oracle::tokens_of(k, heads, dim), oracle::tokens_of(v, heads, dim));
     if (!turning_.raw)
-      for (int h = 0; h < heads; ++h)
-        for (int r = 0; r < cache_.rows(); ++r)
-          life_.head(h)[static_cast<std::size_t>(r)].key = oracle::stored_key(cache_, h, r);
+      for (int h = 0; h < heads; ++h) {
+        const oracle::AnyCache::Rows stored = cache_->keys(h);
+        for (std::size_t r = 0; r < stored.size(); ++r) life_.head(h)[r].key = stored[r].values;
+      }
     const Tokens q = oracle::tokens_of(queries_, c_.oracle.query_heads, dim);
     life_.attend(q);
     std::vector<float> lse;
@@ -61,7 +64,7 @@ class Flash {
   void observe(const std::vector<float>& lse) {
     const int n = static_cast<int>(lse.size()) / c_.oracle.query_heads;
     const buzz::View<const float> view(lse.data(), 1, n, c_.oracle.query_heads);
-    cache_.observe(buzz::view(queries_, n, c_.oracle.query_heads, c_.oracle.head_dim), view);
+    cache_->observe(buzz::view(queries_, n, c_.oracle.query_heads, c_.oracle.head_dim), view);
   }
 
   /// The whole call, compared.
@@ -69,7 +72,7 @@ class Flash {
     observe(attend(n));
     life_.observe();
     compare();
-    if (cache_.evict()) {
+    if (cache_->evict()) {
       // Follow the library's choice: this is about sums.
       std::vector<oracle::Cache::Choice> choices;
       for (int h = 0; h < c_.oracle.kv_heads; ++h) {
@@ -77,7 +80,7 @@ class Flash {
         choices.back().kept.clear();
         const auto& before = life_.head(h);
         for (std::size_t r = 0; r < before.size(); ++r)
-          if (std::binary_search(cache_.positions(h).begin(), cache_.positions(h).end(), before[r].position))
+          if (std::binary_search(cache_->positions(h).begin(), cache_->positions(h).end(), before[r].position))
             choices.back().kept.push_back(static_cast<int>(r));
       }
       life_.evict(choices);
@@ -86,9 +89,9 @@ class Flash {
 
   void compare() {
     for (int h = 0; h < c_.oracle.kv_heads; ++h)
-      for (int r = 0; r < cache_.rows(); ++r) {
+      for (int r = 0; r < cache_->rows(); ++r) {
         const double expected = life_.head(h)[static_cast<std::size_t>(r)].score;
-        ASSERT_NEAR(static_cast<double>(cache_.scores(h)[r]), expected, 1e-5 * std::max(1.0, expected)) << r;
+        ASSERT_NEAR(static_cast<double>(cache_->scores(h)[r]), expected, 1e-5 * std::max(1.0, expected)) << r;
       }
   }
 
@@ -97,19 +100,9 @@ class Flash {
     c.oracle.log_base = log_base;
     return c;
   }
-  static buzz::Shape shape(const Config& c, int max_rollback) {
-    buzz::Shape s = library_shape(c);
-    s.max_rollback = max_rollback;
-    return s;
-  }
-  static oracle::Options rounding(const Config& c) {
-    oracle::Options o = c.oracle;
-    o.stored = [](double x) { return oracle::number(T(static_cast<float>(x))); };
-    return o;
-  }
 
   Config c_;
-  buzz::BuzzCache<T, P> cache_;
+  CachePtr cache_;
   oracle::Turning turning_;
   Life life_;
   Text text_;
@@ -126,9 +119,9 @@ Config roomy(Kind kind = Kind::beehive) {
   return c;
 }
 
-template <class T, class P>
-void sums_are_the_direct_ones(const Config& c, const Rope& rope, double log_base = 0, float amplitude = 1) {
-  Flash<T, P> flash(c, rope, log_base, amplitude);
+void sums_are_the_direct_ones(const Config& c, const Rope& rope, double log_base = 0, float amplitude = 1,
+                              Element element = Element::float32) {
+  Flash flash(c, rope, log_base, amplitude, 0, element);
   for (int n : {1, 7, 1, 64, 1, 1, 33, 150, 3, 1}) {
     ASSERT_NO_FATAL_FAILURE(flash.call(n)) << n;
     for (int i = 0; i < 5; ++i) ASSERT_NO_FATAL_FAILURE(flash.call(1)) << n;
@@ -141,17 +134,16 @@ TEST(ObserveLse, IsTheDirectSumsInEveryModeOfPositions) {
   for (const Rope& rope :
        {Rope{}, Rope{10000.0}, yarn, compact(Rope{500000.0}), compact(yarn), compact(yarn, buzz::KeyStorage::raw)}) {
     SCOPED_TRACE(std::to_string(rope.base) + " compact " + std::to_string(static_cast<int>(rope.positions)));
-    sums_are_the_direct_ones<float, buzz::Beehive>(roomy(), rope);
-    sums_are_the_direct_ones<float, buzz::Beehive>(roomy(), rope, 512);
-    sums_are_the_direct_ones<float, buzz::Beehive>(roomy(), rope, 4, 2);
+    sums_are_the_direct_ones(roomy(), rope);
+    sums_are_the_direct_ones(roomy(), rope, 512);
+    sums_are_the_direct_ones(roomy(), rope, 4, 2);
   }
-  sums_are_the_direct_ones<float, buzz::HeavyHitter>(roomy(Kind::heavy_hitter), compact(yarn));
+  sums_are_the_direct_ones(roomy(Kind::heavy_hitter), compact(yarn));
 }
 
 TEST(ObserveLse, IsTheDirectSumsInEveryType) {
   for (const Rope& rope : {Rope{10000.0}, compact(Rope{10000.0})}) {
-    sums_are_the_direct_ones<Eigen::half, buzz::Beehive>(roomy(), rope);
-    sums_are_the_direct_ones<Eigen::bfloat16, buzz::Beehive>(roomy(), rope);
+    for (Element element : {Element::half, Element::bfloat16}) sums_are_the_direct_ones(roomy(), rope, 0, 1, element);
   }
 }
 
@@ -160,36 +152,36 @@ TEST(ObserveLse, IsTheDirectSumsForEveryGroup) {
     Config c = roomy();
     c.oracle.query_heads = 8;
     c.oracle.kv_heads = kv_heads;
-    sums_are_the_direct_ones<float, buzz::Beehive>(c, Rope{10000.0});
+    sums_are_the_direct_ones(c, Rope{10000.0});
   }
 }
 
 TEST(ObserveLse, IsTheDirectSumsForLatestMass) {
   Config c = roomy();
   c.oracle.mass = oracle::Mass::latest;
-  sums_are_the_direct_ones<float, buzz::Beehive>(c, Rope{10000.0});
+  sums_are_the_direct_ones(c, Rope{10000.0});
 }
 
 TEST(ObserveLse, IsWhatAttendWouldHaveObserved) {
   // The library's own attention beside its recomputation: sharp logits, where a wrong norm would show.
   const Config c = roomy();
-  Flash<float, buzz::Beehive> flash(c, Rope{10000.0}, 0, 4);
-  buzz::BuzzCache<float> direct(library_shape(c), flash.cache().options(), Rope{10000.0});
+  Flash flash(c, Rope{10000.0}, 0, 4);
+  const CachePtr direct = make_cache(Element::float32, c, Rope{10000.0});
   const Text text(c.seed, 4);
   for (int n : {20, 1, 1, 50, 1, 100}) {
-    feed(direct, text, n);
+    feed(*direct, text, n);
     flash.observe(flash.attend(n));
     flash.cache().evict();
     for (int h = 0; h < 2; ++h)
-      for (int r = 0; r < std::min(direct.rows(), flash.cache().rows()); ++r)
-        ASSERT_NEAR(flash.cache().scores(h)[r], direct.scores(h)[r], 1e-5 * std::max(1.f, direct.scores(h)[r]));
+      for (int r = 0; r < std::min(direct->rows(), flash.cache().rows()); ++r)
+        ASSERT_NEAR(flash.cache().scores(h)[r], direct->scores(h)[r], 1e-5 * std::max(1.f, direct->scores(h)[r]));
   }
 }
 
 TEST(ObserveLse, OfAQueryThatSawNothingGivesNothing) {
   const Config c = small(Kind::beehive);
   for (float nothing : {-kInf, kInf, kNan}) {
-    Flash<float, buzz::Beehive> flash(c, {}, 0, 1), spared(c, {}, 0, 1);
+    Flash flash(c, {}), spared(c, {});
     std::vector<float> lse = flash.attend(5);
     spared.attend(5);
     // Query head 1 of token 2 gives nothing; all others do as they would.
@@ -208,14 +200,14 @@ TEST(ObserveLse, OfAQueryThatSawNothingGivesNothing) {
 }
 
 TEST(ObserveLse, OfNothingButNanGivesNothing) {
-  Flash<float, buzz::Beehive> flash(small(Kind::beehive), {}, 0, 1);
+  Flash flash(small(Kind::beehive), {});
   const std::vector<float> lse = flash.attend(5);
   flash.observe(std::vector<float>(lse.size(), kNan));
   for (int r = 0; r < 5; ++r) EXPECT_EQ(flash.cache().scores(0)[r], 0);
 }
 
 TEST(ObserveLse, IsCausal) {
-  Flash<float, buzz::Beehive> flash(small(Kind::beehive), {}, 0, 1);
+  Flash flash(small(Kind::beehive), {});
   std::vector<float> lse = flash.attend(5);
   for (std::size_t i = 4; i < lse.size(); ++i) lse[i] = -kInf;  // the first token's queries alone
   flash.observe(lse);
@@ -224,7 +216,7 @@ TEST(ObserveLse, IsCausal) {
 }
 
 TEST(ObserveLse, IsCountedOnce) {
-  Flash<float, buzz::Beehive> flash(small(Kind::beehive), {}, 0, 1);
+  Flash flash(small(Kind::beehive), {});
   flash.observe(flash.attend(5));
   const std::string before = bytes_of(flash.cache());
   flash.cache().observe();
@@ -233,20 +225,20 @@ TEST(ObserveLse, IsCountedOnce) {
 
 TEST(ObserveLse, MayBeOfTheNewestQueriesAlone) {
   const Config c = small(Kind::beehive);
-  buzz::BuzzCache<float> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c));
+  const CachePtr cache = make_cache(Element::float32, c);
   const std::vector<float> k(6 * 16, 0.f), q(2 * 32, 1.f);
-  cache.append(buzz::view(k, 6, 2, 8), buzz::view(k, 6, 2, 8));
+  cache->append(buzz::view(k, 6, 2, 8), buzz::view(k, 6, 2, 8));
   // All logits are 0: the last two queries see 5 and 6 rows.
   const std::vector<float> lse = {std::log(5.f), std::log(5.f), std::log(5.f), std::log(5.f),
                                   std::log(6.f), std::log(6.f), std::log(6.f), std::log(6.f)};
-  cache.observe(buzz::view(q, 2, 4, 8), buzz::view(lse, 1, 2, 4));
-  for (int r = 0; r < 5; ++r) EXPECT_NEAR(cache.scores(0)[r], 2 * (1 / 5.f + 1 / 6.f), 1e-6);
-  EXPECT_NEAR(cache.scores(0)[5], 2 / 6.f, 1e-6);
+  cache->observe(buzz::view(q, 2, 4, 8), buzz::view(lse, 1, 2, 4));
+  for (int r = 0; r < 5; ++r) EXPECT_NEAR(cache->scores(0)[r], 2 * (1 / 5.f + 1 / 6.f), 1e-6);
+  EXPECT_NEAR(cache->scores(0)[5], 2 / 6.f, 1e-6);
 }
 
 TEST(ObserveLse, IsTakenBackBitForBit) {
   const Config c = small(Kind::beehive);
-  Flash<float, buzz::Beehive> flash(c, Rope{10000.0}, 0, 1, 8);
+  Flash flash(c, Rope{10000.0}, 0, 1, 8);
   flash.observe(flash.attend(5));
   const std::string before = bytes_of(flash.cache());
   flash.observe(flash.attend(6));
@@ -257,22 +249,22 @@ TEST(ObserveLse, IsTakenBackBitForBit) {
 
 TEST(ObserveLse, OfAnotherShapeIsRefused) {
   const Config c = small(Kind::beehive);
-  buzz::BuzzCache<float> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c));
-  feed(cache, Text(), 5);
-  const std::string before = bytes_of(cache);
+  const CachePtr cache = make_cache(Element::float32, c);
+  feed(*cache, Text(), 5);
+  const std::string before = bytes_of(*cache);
   const std::vector<float> q(6 * 4 * 8), lse(6 * 4);
   const auto tries = [&](int tokens, int lse_tokens, int heads) {
     return refused([&] {
-      cache.observe(buzz::View<const float>(q.data(), tokens, 4, 8),
-                    buzz::View<const float>(lse.data(), 1, lse_tokens, heads));
+      cache->observe(buzz::View<const float>(q.data(), tokens, 4, 8),
+                     buzz::View<const float>(lse.data(), 1, lse_tokens, heads));
     });
   };
   EXPECT_EQ(tries(6, 6, 4), "q.shape[0]") << "more queries than rows";
   EXPECT_EQ(tries(3, 2, 4), "lse.shape[1]");
   EXPECT_EQ(tries(3, 3, 2), "lse.shape[2]");
-  EXPECT_EQ(bytes_of(cache), before);
+  EXPECT_EQ(bytes_of(*cache), before);
   EXPECT_EQ(tries(0, 0, 4), "nothing");
-  EXPECT_EQ(bytes_of(cache), before);
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "oracle_config.h"
+#include "any_cache.h"
 
 namespace oracle {
 
@@ -31,19 +31,6 @@ struct Statistics {
 
 constexpr double kTolerance = 3e-5;  // of float arithmetic, relative; ten times what was measured
 
-/// The spacing of T's numbers next to 1. (Eigen 3.4's numeric_limits are wrong for half.)
-template <class T>
-double epsilon() {
-  if (std::is_same<T, Eigen::half>::value) return std::ldexp(1, -10);
-  if (std::is_same<T, Eigen::bfloat16>::value) return std::ldexp(1, -7);
-  return std::ldexp(1, -23);
-}
-
-template <class T>
-double number(T x) {
-  return static_cast<double>(static_cast<float>(x));
-}
-
 /// The choice must be the oracle's. Where it is not, float rounding may have turned a near tie: then giving the rows
 /// that the library kept as much more must make the oracle choose them too.
 inline bool same_choice(const Cache& cache, int h, const Config& c, const std::vector<double>& worth,
@@ -60,59 +47,61 @@ inline bool same_choice(const Cache& cache, int h, const Config& c, const std::v
   return false;
 }
 
-template <class T, class P>
+inline Tokens tokens_of(const std::vector<float>& flat, int heads, int dim) {
+  Tokens result;
+  for (auto next = flat.begin(); next != flat.end();) {
+    result.emplace_back();
+    for (int h = 0; h < heads; ++h, next += dim) result.back().emplace_back(next, next + dim);
+  }
+  return result;
+}
+
+/// The oracle rounds its rows as the library does.
+inline Options stored_as(Element element, Options o) {
+  o.stored = [element](double x) { return rounded(element, x); };
+  return o;
+}
+
 class Comparison {
  public:
-  static constexpr bool kScaled = std::is_same<T, std::int8_t>::value;  // rows of whole numbers and a scale each
-  using In = std::conditional_t<kScaled, float, T>;                     // what rows come as
-
-  Comparison(const Config& c, Statistics* statistics)
-      : c_(c),
-        o_(with_rounding(c)),
+  Comparison(Element element, const Config& c, Statistics* statistics)
+      : element_(element),
+        c_(c),
+        o_(stored_as(element, c.oracle)),
         random_(c.seed + 1),
         statistics_(statistics),
         oracle_(o_),
-        steps_(library_shape(c), library_options<P>(c), library_rope(c), library_attention(c)),
-        whole_(library_shape(c), library_options<P>(c), library_rope(c), library_attention(c)) {}
+        steps_(make_cache(element, c, library_rope(c), 0, library_attention(c))),
+        whole_(make_cache(element, c, library_rope(c), 0, library_attention(c))) {}
 
   void run() {
     ++statistics_->configurations;
-    expect(steps_.capacity() == most_rows(c_), "capacity");
-    for (int n : c_.calls) {
-      // The types of queries, keys and outputs are the caller's choice, call by call.
-      const int types = random_.in(0, 2);
-      if (types == 0) call<float, float, float>(n);
-      if (types == 1) call<In, In, In>(n);
-      if (types == 2) call<In, float, float>(n);
-    }
+    expect(steps_->capacity() == most_rows(c_), "capacity");
+    // The types of queries, keys and outputs are the caller's choice, call by call.
+    for (int n : c_.calls) call(n, random_.of({Types::floats, Types::elements, Types::mixed}));
     compare_rows(0);
   }
 
  private:
-  static Options with_rounding(const Config& c) {
-    Options o = c.oracle;
-    o.stored = [](double x) { return number(In(static_cast<float>(x))); };
-    return o;
-  }
-
-  template <class Q, class K, class O>
-  void call(int n) {
-    const std::vector<Q> q = values<Q>(n, o_.query_heads, c_.amplitude);
-    const std::vector<K> k = values<K>(n, o_.kv_heads, c_.amplitude), v = values<K>(n, o_.kv_heads, 1);
-    std::vector<O> out(q.size()), whole_out(q.size());
+  void call(int n, Types types) {
+    const std::vector<float> q = values(n, o_.query_heads, c_.amplitude, types != Types::floats);
+    const std::vector<float> k = values(n, o_.kv_heads, c_.amplitude, types == Types::elements);
+    const std::vector<float> v = values(n, o_.kv_heads, 1, types == Types::elements);
+    std::vector<float> out(q.size()), whole_out(q.size());
     const auto qv = buzz::view(q, n, o_.query_heads, o_.head_dim);
     const auto kv = buzz::view(k, n, o_.kv_heads, o_.head_dim), vv = buzz::view(v, n, o_.kv_heads, o_.head_dim);
     give();
 
-    whole_.attend(qv, kv, vv, buzz::view(whole_out, n, o_.query_heads, o_.head_dim));
-    steps_.append(kv, vv);
-    oracle_.append(tokens(k, n, o_.kv_heads), tokens(v, n, o_.kv_heads));
+    whole_->attend(qv, kv, vv, buzz::view(whole_out, n, o_.query_heads, o_.head_dim), {}, types);
+    steps_->append(kv, vv, types);
+    oracle_.append(tokens_of(k, o_.kv_heads, o_.head_dim), tokens_of(v, o_.kv_heads, o_.head_dim));
     compare_rows(oracle_.rows() - n);
 
-    steps_.attend(qv, buzz::view(out, n, o_.query_heads, o_.head_dim));
-    compare_outputs(oracle_.attend(tokens(q, n, o_.query_heads)), out);
+    steps_->attend(qv, buzz::view(out, n, o_.query_heads, o_.head_dim), types);
+    const double rounding = epsilon(types == Types::elements ? element_ : Element::float32);
+    compare_outputs(oracle_.attend(tokens_of(q, o_.query_heads, o_.head_dim)), out, rounding);
 
-    steps_.observe();
+    steps_->observe();
     if ((o_.score == Score::mass || o_.score == Score::recent) && n > 0) oracle_.observe();
     compare_scores();
 
@@ -121,91 +110,72 @@ class Comparison {
     compare_twins(out, whole_out);
   }
 
-  template <class X>
-  std::vector<X> values(int n, int heads, float amplitude) {
-    std::vector<X> result(static_cast<std::size_t>(n * heads * o_.head_dim));
-    for (X& x : result) x = X(amplitude * random_.real());
-    return result;
-  }
-
-  template <class X>
-  Tokens tokens(const std::vector<X>& flat, int n, int heads) const {
-    Tokens result(static_cast<std::size_t>(n));
-    auto next = flat.begin();
-    for (std::vector<Vector>& token : result) {
-      for (int h = 0; h < heads; ++h) {
-        token.emplace_back();
-        for (int d = 0; d < o_.head_dim; ++d) token.back().push_back(number(*next++));
-      }
+  std::vector<float> values(int n, int heads, float amplitude, bool as_elements) {
+    std::vector<float> result(static_cast<std::size_t>(n * heads * o_.head_dim));
+    for (float& x : result) {
+      x = amplitude * random_.real();
+      if (as_elements) x = static_cast<float>(rounded(element_, static_cast<double>(x)));
     }
     return result;
   }
 
   /// The user's own scores: few values, so that many tie, and some that are not finite.
   void give() {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
-      const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-      std::vector<float> scores;
-      for (int h = 0; h < o_.kv_heads; ++h) {
-        for (Row& row : oracle_.head(h)) {
-          const float few = static_cast<float>(random_.in(-2, 2));
-          scores.push_back(random_.one_in(8) ? random_.of({nan, inf, -inf}) : few);
-          row.score = static_cast<double>(scores.back());
-        }
+    if (c_.kind != Kind::given) return;
+    const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> scores;
+    for (int h = 0; h < o_.kv_heads; ++h) {
+      for (Row& row : oracle_.head(h)) {
+        const float few = static_cast<float>(random_.in(-2, 2));
+        scores.push_back(random_.one_in(8) ? random_.of({nan, inf, -inf}) : few);
+        row.score = static_cast<double>(scores.back());
       }
-      steps_.give(buzz::view(scores, 1, o_.kv_heads, steps_.rows()));
-      whole_.give(buzz::view(scores, 1, o_.kv_heads, whole_.rows()));
     }
+    steps_->give(buzz::view(scores, 1, o_.kv_heads, steps_->rows()));
+    whole_->give(buzz::view(scores, 1, o_.kv_heads, whole_->rows()));
   }
 
   /// Sizes, regions, positions, and the stored rows from `first` on; then the oracle takes the stored keys.
   void compare_rows(int first) {
     const Regions r = oracle_.regions();
-    expect(steps_.rows() == oracle_.rows(), "rows");
-    expect(steps_.rows() <= steps_.capacity(), "rows past the capacity");
-    expect(steps_.regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
-    expect(steps_.next_position() == oracle_.next_position(), "next_position");
-    const auto keys = steps_.keys(), values = steps_.values();
-    const auto key_scales = steps_.key_scales(), value_scales = steps_.value_scales();
+    expect(steps_->rows() == oracle_.rows(), "rows");
+    expect(steps_->rows() <= steps_->capacity(), "rows past the capacity");
+    expect(steps_->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+    expect(steps_->next_position() == oracle_.next_position(), "next_position");
     for (int h = 0; h < o_.kv_heads; ++h) {
-      const auto positions = steps_.positions(h);
+      const auto positions = steps_->positions(h);
+      const AnyCache::Rows keys = steps_->keys(h, first), values = steps_->values(h, first);
       expect(positions.size == oracle_.rows(), "count of positions");
       for (int i = first; i < oracle_.rows(); ++i) {
         const Row& row = oracle_.head(h)[static_cast<std::size_t>(i)];
         expect(positions[i] == row.position, "position");
-        const double key_scale = kScaled ? number(key_scales.row(0, h)[i]) : 1;
-        const double value_scale = kScaled ? number(value_scales.row(0, h)[i]) : 1;
-        const Vector key = vector(keys.row(h, i), key_scale), value = vector(values.row(h, i), value_scale);
-        compare_key(key, key_scale, row);
-        compare_value(value, value_scale, row);
-        oracle_.replace_row(h, i, key, value);
+        const AnyCache::Stored& key = keys[static_cast<std::size_t>(i - first)];
+        const AnyCache::Stored& value = values[static_cast<std::size_t>(i - first)];
+        compare_key(key, row);
+        compare_value(value, row);
+        oracle_.replace_row(h, i, key.values, value.values);
       }
     }
   }
 
-  Vector vector(const T* row, double scale) const {
-    Vector result;
-    result.reserve(static_cast<std::size_t>(o_.head_dim));
-    for (int d = 0; d < o_.head_dim; ++d) result.push_back(scale * number(row[d]));
-    return result;
-  }
-
-  void compare_key(const Vector& key, double scale, const Row& row) const {
+  void compare_key(const AnyCache::Stored& key, const Row& row) const {
     const bool turned = o_.rope_base != 0 && !o_.raw_keys;
     // Rounding is relative to an element's size, and a rotation mixes two; each move of a compact key rounds once more.
     const double roundings = 1 + (o_.rope_compact && turned ? row.moves : 0), most = largest(row.raw_key);
-    double tolerance = turned ? 2.5 * roundings * epsilon<T>() * most : 0;
-    if (kScaled) {
-      expect(scale <= 1.5 * most / 127, "a scale that wastes bits");
-      tolerance = roundings * (turned ? 1 : 0.501) * scale;
+    double tolerance = turned ? 2.5 * roundings * epsilon(element_) * most : 0;
+    if (element_ == Element::int8) {
+      expect(key.scale <= 1.5 * most / 127, "a scale that wastes bits");
+      tolerance = roundings * (turned ? 1 : 0.501) * key.scale;
     }
-    for (std::size_t d = 0; d < key.size(); ++d) expect(std::fabs(key[d] - row.key[d]) <= tolerance, "key");
+    for (std::size_t d = 0; d < row.key.size(); ++d) expect(std::fabs(key.values[d] - row.key[d]) <= tolerance, "key");
   }
 
-  void compare_value(const Vector& value, double scale, const Row& row) const {
-    const double tolerance = kScaled ? 0.501 * scale : 0;
-    expect(!kScaled || scale <= 1.01 * largest(row.value) / 127, "a scale that wastes bits");
-    for (std::size_t d = 0; d < value.size(); ++d) expect(std::fabs(value[d] - row.value[d]) <= tolerance, "value");
+  void compare_value(const AnyCache::Stored& value, const Row& row) const {
+    const bool scaled = element_ == Element::int8;
+    const double tolerance = scaled ? 0.501 * value.scale : 0;
+    expect(!scaled || value.scale <= 1.01 * largest(row.value) / 127, "a scale that wastes bits");
+    for (std::size_t d = 0; d < row.value.size(); ++d)
+      expect(std::fabs(value.values[d] - row.value[d]) <= tolerance, "value");
   }
 
   static double largest(const Vector& x) {
@@ -214,21 +184,21 @@ class Comparison {
     return result;
   }
 
-  template <class O>
-  void compare_outputs(const Tokens& expected, const std::vector<O>& out) const {
+  /// rounding: of an output, relative.
+  static void compare_outputs(const Tokens& expected, const std::vector<float>& out, double rounding) {
     auto next = out.begin();
     for (const std::vector<Vector>& token : expected)
       for (const Vector& head : token)
         for (double x : head) {
-          const double got = number(*next++);
-          expect(std::fabs(got - x) <= kTolerance + epsilon<O>() * std::fabs(x), "attention output");
+          const double got = static_cast<double>(*next++);
+          expect(std::fabs(got - x) <= kTolerance + rounding * std::fabs(x), "attention output");
         }
   }
 
   void compare_scores() const {
     const bool kept = o_.score == Score::mass || o_.score == Score::given;
     for (int h = 0; h < o_.kv_heads; ++h) {
-      const auto scores = steps_.scores(h);
+      const auto scores = steps_->scores(h);
       expect(scores.size == (kept ? oracle_.rows() : 0), "count of scores");
       for (int i = 0; i < scores.size; ++i) {
         const double x = oracle_.head(h)[static_cast<std::size_t>(i)].score, got = static_cast<double>(scores[i]);
@@ -247,7 +217,7 @@ class Comparison {
       worth.push_back(oracle_.worth(h));
       choices.push_back(oracle_.choose(h, worth.back()));
     }
-    expect(steps_.evict() == due, "whether an eviction is due");
+    expect(steps_->evict() == due, "whether an eviction is due");
     if (!due) return false;
     ++statistics_->evictions;
     ++statistics_->evictions_of[static_cast<int>(c_.kind)];
@@ -265,7 +235,7 @@ class Comparison {
   std::vector<int> kept_rows(int h) const {
     std::vector<int> rows;
     const std::vector<Row>& before = oracle_.head(h);
-    for (std::int32_t position : steps_.positions(h)) {
+    for (std::int32_t position : steps_->positions(h)) {
       std::size_t i = 0;
       while (i < before.size() && before[i].position != position) ++i;
       expect(i < before.size(), "a kept position that was not there");
@@ -275,19 +245,15 @@ class Comparison {
   }
 
   /// One call and its four steps are the same bit for bit.
-  template <class O>
-  void compare_twins(const std::vector<O>& out, const std::vector<O>& whole_out) const {
-    expect(out.empty() || std::memcmp(out.data(), whole_out.data(), out.size() * sizeof(O)) == 0, "output of one call");
-    expect(steps_.rows() == whole_.rows() && steps_.regions() == whole_.regions(), "sizes after one call");
+  void compare_twins(const std::vector<float>& out, const std::vector<float>& whole_out) const {
+    expect(out.empty() || std::memcmp(out.data(), whole_out.data(), out.size() * sizeof(float)) == 0,
+           "output of one call");
+    expect(steps_->rows() == whole_->rows() && steps_->regions() == whole_->regions(), "sizes after one call");
     for (int h = 0; h < o_.kv_heads; ++h) {
-      expect(same_bits(steps_.positions(h), whole_.positions(h)), "positions after one call");
-      expect(same_bits(steps_.scores(h), whole_.scores(h)), "scores after one call");
-      for (int i = 0; i < steps_.rows(); ++i) {
-        const std::size_t bytes = static_cast<std::size_t>(o_.head_dim) * sizeof(T);
-        expect(std::memcmp(steps_.keys().row(h, i), whole_.keys().row(h, i), bytes) == 0, "keys after one call");
-        expect(std::memcmp(steps_.values().row(h, i), whole_.values().row(h, i), bytes) == 0, "values after one call");
-      }
+      expect(same_bits(steps_->positions(h), whole_->positions(h)), "positions after one call");
+      expect(same_bits(steps_->scores(h), whole_->scores(h)), "scores after one call");
     }
+    expect(steps_->same_rows(*whole_), "keys and values after one call");
   }
 
   template <class X>
@@ -296,42 +262,13 @@ class Comparison {
            (a.size == 0 || std::memcmp(a.data, b.data, static_cast<std::size_t>(a.size) * sizeof(X)) == 0);
   }
 
+  Element element_;
   Config c_;
   Options o_;
   Random random_;
   Statistics* statistics_;
   Cache oracle_;
-  buzz::BuzzCache<T, P> steps_, whole_;
+  CachePtr steps_, whole_;
 };
-
-template <class T>
-void compare(const Config& c, Statistics* s) {
-  switch (c.kind) {
-    case Kind::beehive:
-      return Comparison<T, buzz::Beehive>(c, s).run();
-    case Kind::heavy_hitter:
-      return Comparison<T, buzz::HeavyHitter>(c, s).run();
-    case Kind::streaming:
-      return Comparison<T, buzz::Streaming>(c, s).run();
-    case Kind::full:
-      return Comparison<T, buzz::Full>(c, s).run();
-    case Kind::strided:
-      return Comparison<T, buzz::Strided>(c, s).run();
-    case Kind::diverse:
-      return Comparison<T, buzz::DiverseBeehive>(c, s).run();
-    case Kind::given:
-      return Comparison<T, buzz::Policy<buzz::Given, buzz::Segments>>(c, s).run();
-    case Kind::tova:
-      return Comparison<T, buzz::Tova>(c, s).run();
-    case Kind::key_diff:
-      return Comparison<T, buzz::KeyDiff>(c, s).run();
-    case Kind::key_value:
-      return Comparison<T, buzz::KeyValueBeehive>(c, s).run();
-    case Kind::snap_kv:
-      return Comparison<T, buzz::SnapKv>(c, s).run();
-    case Kind::key_outliers:
-      return Comparison<T, buzz::KeyOutliers>(c, s).run();
-  }
-}
 
 }  // namespace oracle

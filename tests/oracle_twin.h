@@ -35,25 +35,10 @@ inline Config small(Kind kind, std::uint64_t seed = 1, int tokens = 400) {
   return c;
 }
 
-template <class P>
-struct PolicyType {
-  using type = P;
-};
-/// Calls f(PolicyType<P>(), kind) for each of them.
+/// Calls f(kind) for each kind of policy.
 template <class F>
-void with_every_policy(F&& f) {
-  f(PolicyType<buzz::Beehive>(), Kind::beehive);
-  f(PolicyType<buzz::HeavyHitter>(), Kind::heavy_hitter);
-  f(PolicyType<buzz::Streaming>(), Kind::streaming);
-  f(PolicyType<buzz::Full>(), Kind::full);
-  f(PolicyType<buzz::Strided>(), Kind::strided);
-  f(PolicyType<buzz::DiverseBeehive>(), Kind::diverse);
-  f(PolicyType<buzz::Policy<buzz::Given, buzz::Segments>>(), Kind::given);
-  f(PolicyType<buzz::Tova>(), Kind::tova);
-  f(PolicyType<buzz::KeyDiff>(), Kind::key_diff);
-  f(PolicyType<buzz::KeyValueBeehive>(), Kind::key_value);
-  f(PolicyType<buzz::SnapKv>(), Kind::snap_kv);
-  f(PolicyType<buzz::KeyOutliers>(), Kind::key_outliers);
+void with_every_kind(F&& f) {
+  for (int kind = 0; kind < kKinds; ++kind) f(static_cast<Kind>(kind));
 }
 
 /// The field that f() is refused for.
@@ -89,15 +74,6 @@ class Text {
   std::uint64_t seed_;
   float amplitude_;
 };
-
-inline Tokens tokens_of(const std::vector<float>& flat, int heads, int dim) {
-  Tokens result;
-  for (auto next = flat.begin(); next != flat.end();) {
-    result.emplace_back();
-    for (int h = 0; h < heads; ++h, next += dim) result.back().emplace_back(next, next + dim);
-  }
-  return result;
-}
 
 /// Feeds the next n tokens of a text to a cache, in one call; returns its outputs.
 template <class C>
@@ -140,28 +116,14 @@ inline Turning turning_of(const buzz::Rope& rope, int head_dim, bool raw) {
 /// store then rounds each element once: by at most 2^-11 of it in half, 2^-8 in bfloat16, not at all in float; in int8
 /// by half a scale, 1/254 of the row's largest, so sqrt(dim) / 254 of the row (and float's part for the scale). The row
 /// is rotated and stored 1 + moves times, and each rotation passes on the error there was: (1 + r)^(1 + moves) - 1.
-template <class T>
-double key_bound(int moves, int dim) {
-  double store = std::is_same<T, float>::value ? 0 : epsilon<T>() / 2;
-  if (std::is_same<T, std::int8_t>::value) store = std::sqrt(dim) / 254 + std::ldexp(4, -24);
+inline double key_bound(Element e, int moves, int dim) {
+  double store = e == Element::float32 ? 0 : epsilon(e) / 2;
+  if (e == Element::int8) store = std::sqrt(dim) / 254 + std::ldexp(4, -24);
   return std::pow(1 + store + std::ldexp(4.25, -24), 1 + moves) - 1;
 }
 /// What half adds where elements are below its normal numbers: 2^-25 each.
-template <class T>
-double key_bound_small(int moves, int dim) {
-  return std::is_same<T, Eigen::half>::value ? (1 + moves) * std::sqrt(dim) * std::ldexp(1, -25) : 0;
-}
-
-/// The stored key as it is read.
-template <class C>
-Vector stored_key(const C& cache, int head, int row) {
-  Vector key;
-  const bool scaled = cache.key_scales().shape(2) > 0;
-  for (int d = 0; d < cache.shape().head_dim; ++d) {
-    const auto code = cache.keys().row(head, row)[d];
-    key.push_back(number(code) * (scaled ? static_cast<double>(cache.key_scales().row(0, head)[row]) : 1));
-  }
-  return key;
+inline double key_bound_small(Element e, int moves, int dim) {
+  return e == Element::half ? (1 + moves) * std::sqrt(dim) * std::ldexp(1, -25) : 0;
 }
 
 /// The distance of a stored key from what it should be.
@@ -197,24 +159,22 @@ Cache::Choice follow(const C& cache, Life& life, int h, bool of_one, int* near_t
 }
 
 /// A library's cache and the oracle, through the same life. Throws Mismatch where they differ.
-template <class T, class P>
 class Twin {
  public:
-  using Library = buzz::BuzzCache<T, P>;
-
-  Twin(const Config& c, const buzz::Rope& rope, int max_rollback = 0, float amplitude = 1)
-      : c_(c),
-        cache_(shape(c, max_rollback), library_options<P>(c), rope, library_attention(c)),
-        turning_(turning_of(rope, c.oracle.head_dim, cache_.has_raw_keys())),
-        life_(rounding(c), turning_, max_rollback > 0),
-        text_(c.seed, amplitude),
+  Twin(Element element, const Config& c, const buzz::Rope& rope, int max_rollback = 0)
+      : element_(element),
+        c_(c),
+        cache_(make_cache(element, c, rope, max_rollback, library_attention(c))),
+        turning_(turning_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
+        life_(stored_as(element, c.oracle), turning_, max_rollback > 0),
+        text_(c.seed),
         random_(c.seed) {}
+  Twin(const Config& c, const buzz::Rope& rope, int max_rollback = 0) : Twin(Element::float32, c, rope, max_rollback) {}
 
   /// Both sides live on, apart from these.
   Twin fork() const { return Twin(*this); }
 
-  const Library& cache() const { return cache_; }
-  Library& cache() { return cache_; }
+  AnyCache& cache() { return *cache_; }
   Life& life() { return life_; }
   int evictions() const { return evictions_; }
   int near_ties() const { return near_ties_; }
@@ -224,18 +184,18 @@ class Twin {
 
   /// One call of n tokens.
   void call(int n) {
-    const int first = cache_.next_position(), dim = c_.oracle.head_dim;
+    const int first = cache_->next_position(), dim = c_.oracle.head_dim;
     const std::vector<float> q = text_.queries(first, n, c_.oracle.query_heads, dim);
     const std::vector<float> k = text_.keys(first, n, c_.oracle.kv_heads, dim);
     const std::vector<float> v = text_.values(first, n, c_.oracle.kv_heads, dim);
     std::vector<float> out(q.size());
-    const int new_rows = cache_.rows();
-    cache_.append(buzz::view(k, n, c_.oracle.kv_heads, dim), buzz::view(v, n, c_.oracle.kv_heads, dim));
+    const int new_rows = cache_->rows();
+    cache_->append(buzz::view(k, n, c_.oracle.kv_heads, dim), buzz::view(v, n, c_.oracle.kv_heads, dim));
     life_.append(tokens_of(k, c_.oracle.kv_heads, dim), tokens_of(v, c_.oracle.kv_heads, dim));
     compare_rows(new_rows);
-    cache_.attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
+    cache_->attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
-    cache_.observe();
+    cache_->observe();
     if (c_.oracle.score == Score::mass || c_.oracle.score == Score::recent) life_.observe();
     compare_scores();
     evict();  // and compare all rows
@@ -250,19 +210,19 @@ class Twin {
         row.score = static_cast<double>(scores.back());
       }
     }
-    cache_.give(buzz::view(scores, 1, c_.oracle.kv_heads, cache_.rows()));
+    cache_->give(buzz::view(scores, 1, c_.oracle.kv_heads, cache_->rows()));
   }
 
   void pin(int first, int count) {
-    cache_.pin(first, count);
+    cache_->pin(first, count);
     life_.pin(first, count);
   }
   void unpin(int first, int count) {
-    cache_.unpin(first, count);
+    cache_->unpin(first, count);
     life_.unpin(first, count);
   }
   void rollback(int n) {
-    cache_.rollback(n);
+    cache_->rollback(n);
     life_.rollback(n);
     compare();
   }
@@ -275,8 +235,9 @@ class Twin {
 
  private:
   Twin(const Twin& other)
-      : c_(other.c_),
-        cache_(other.cache_.fork()),
+      : element_(other.element_),
+        c_(other.c_),
+        cache_(other.cache_->fork()),
         turning_(other.turning_),
         life_(other.life_),
         text_(other.text_),
@@ -284,59 +245,47 @@ class Twin {
         evictions_(other.evictions_),
         near_ties_(other.near_ties_) {}
 
-  static buzz::Shape shape(const Config& c, int max_rollback) {
-    buzz::Shape s = library_shape(c);
-    s.max_rollback = max_rollback;
-    return s;
-  }
-  static Options rounding(const Config& c) {
-    Options o = c.oracle;
-    o.stored = [](double x) { return number(T(static_cast<float>(x))); };
-    return o;
-  }
-
   void evict() {
     const bool due = life_.due();
-    expect(cache_.evict() == due, "whether an eviction was due");
+    expect(cache_->evict() == due, "whether an eviction was due");
     if (!due) return;
     ++evictions_;
     std::vector<Cache::Choice> choices;
     for (int h = 0; h < c_.oracle.kv_heads; ++h)
-      choices.push_back(follow(cache_, life_, h, looks_at_rows(c_.kind), &near_ties_));
+      choices.push_back(follow(*cache_, life_, h, looks_at_rows(c_.kind), &near_ties_));
     life_.evict(choices);
     compare();
   }
 
   void compare_rows(int first) {
     const Regions r = life_.regions();
-    expect(cache_.rows() == life_.rows(), "rows");
-    expect(cache_.rows() <= most_rows(c_), "rows past the bound");
-    expect(cache_.regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
-    expect(cache_.next_position() == life_.next_position(), "next_position");
+    expect(cache_->rows() == life_.rows(), "rows");
+    expect(cache_->rows() <= most_rows(c_), "rows past the bound");
+    expect(cache_->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+    expect(cache_->next_position() == life_.next_position(), "next_position");
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
-      expect(cache_.positions(h).size == life_.rows(), "count of positions");
+      expect(cache_->positions(h).size == life_.rows(), "count of positions");
       for (int i = 0; i < life_.rows(); ++i)
-        expect(cache_.positions(h)[i] == life_.head(h)[static_cast<std::size_t>(i)].position, "position");
-      for (int i = first; i < life_.rows(); ++i) compare_row(h, i);
+        expect(cache_->positions(h)[i] == life_.head(h)[static_cast<std::size_t>(i)].position, "position");
+      const AnyCache::Rows keys = cache_->keys(h, first), values = cache_->values(h, first);
+      for (std::size_t i = 0; i < keys.size(); ++i)
+        compare_row(h, first + static_cast<int>(i), keys[i].values, values[i].values);
     }
   }
 
   /// Then the oracle takes the stored key, so that outputs and scores differ by float arithmetic alone.
-  void compare_row(int h, int i) {
+  void compare_row(int h, int i, const Vector& key, const Vector& value) {
     Row& row = life_.head(h)[static_cast<std::size_t>(i)];
-    const T *key = cache_.keys().row(h, i), *value = cache_.values().row(h, i);
-    for (std::size_t d = 0; d < row.value.size(); ++d) expect(number(value[d]) == row.value[d], "value");
+    for (std::size_t d = 0; d < row.value.size(); ++d) expect(value[d] == row.value[d], "value");
     if (turning_.raw || turning_.frequencies.empty()) {
-      for (std::size_t d = 0; d < row.key.size(); ++d)
-        expect(key[d] == T(static_cast<float>(row.raw_key[d])), "raw key");
+      for (std::size_t d = 0; d < row.key.size(); ++d) expect(key[d] == rounded(element_, row.raw_key[d]), "raw key");
       return;
     }
     const Vector exact = turn(row.raw_key, turning_.compact ? i : row.position, turning_);
-    const Vector stored = stored_key(cache_, h, i);
     const int moves = turning_.compact ? row.moves : 0, dim = c_.oracle.head_dim;
-    const double bound = key_bound<T>(moves, dim) * std::sqrt(dot(exact, exact)) + key_bound_small<T>(moves, dim);
-    expect(apart(stored, exact) <= bound, "key");
-    row.key = stored;
+    const double norm = std::sqrt(dot(exact, exact));
+    expect(apart(key, exact) <= key_bound(element_, moves, dim) * norm + key_bound_small(element_, moves, dim), "key");
+    row.key = key;
   }
 
   void compare_outputs(const Tokens& expected, const std::vector<float>& out) const {
@@ -349,18 +298,19 @@ class Twin {
   void compare_scores() {
     const bool remembers = c_.oracle.score == Score::mass || c_.oracle.score == Score::given;
     for (int h = 0; remembers && h < c_.oracle.kv_heads; ++h) {
-      expect(cache_.scores(h).size == life_.rows(), "count of scores");
+      expect(cache_->scores(h).size == life_.rows(), "count of scores");
       for (int i = 0; i < life_.rows(); ++i) {
         const Row& row = life_.head(h)[static_cast<std::size_t>(i)];
         if (row.pinned && c_.oracle.hive == Hive::first) continue;  // never read again
         const double x = row.score;
-        expect(std::fabs(static_cast<double>(cache_.scores(h)[i]) - x) <= kTolerance * std::fabs(x), "score");
+        expect(std::fabs(static_cast<double>(cache_->scores(h)[i]) - x) <= kTolerance * std::fabs(x), "score");
       }
     }
   }
 
+  Element element_;
   Config c_;
-  Library cache_;
+  CachePtr cache_;
   Turning turning_;
   Life life_;
   Text text_;

@@ -14,6 +14,7 @@ namespace {
 
 using buzz::Pins;
 using oracle::bytes_of;
+using oracle::CachePtr;
 using oracle::Config;
 using oracle::Kind;
 using oracle::refused;
@@ -60,8 +61,7 @@ TEST(Pins, ReachTheLastPosition) {
   EXPECT_TRUE(pins.without(0, kMax).empty());
 }
 
-template <class C>
-bool holds(const C& cache, int position) {
+bool holds(const oracle::AnyCache& cache, int position) {
   for (int h = 0; h < cache.shape().kv_heads; ++h) {
     const auto p = cache.positions(h);
     if (!std::binary_search(p.begin(), p.end(), position)) return false;
@@ -70,8 +70,7 @@ bool holds(const C& cache, int position) {
 }
 
 /// A row between sink and window that all heads hold, or -1.
-template <class C>
-int common_middle(const C& cache) {
+int common_middle(const oracle::AnyCache& cache) {
   const buzz::Regions r = cache.regions();
   for (int i = r.sink; i < r.sink + r.middle(); ++i)
     if (holds(cache, cache.positions(0)[i])) return cache.positions(0)[i];
@@ -79,9 +78,8 @@ int common_middle(const C& cache) {
 }
 
 /// Pins rows ahead, in the window and in the middle, and has the oracle watch 300 tokens.
-template <class P>
 void pinned_rows_stay(const Config& c) {
-  Twin<float, P> twin(c, {});
+  Twin twin(c, {});
   oracle::Random random(c.seed);
   std::set<int> pinned;
   const auto pin = [&](int first, int count) {
@@ -90,7 +88,7 @@ void pinned_rows_stay(const Config& c) {
   };
   pin(1, 3);
   for (int turn = 0; twin.cache().next_position() < 300; ++turn) {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) twin.give();
+    if (c.kind == Kind::given) twin.give();
     ASSERT_NO_THROW(twin.call(random.in(1, c.max_chunk)));
     if (turn == 5) pin(twin.cache().next_position() - 4, 2);
     if (turn >= 12 && pinned.size() == 5 && common_middle(twin.cache()) >= 0) pin(common_middle(twin.cache()), 1);
@@ -102,10 +100,10 @@ void pinned_rows_stay(const Config& c) {
 }
 
 TEST(PinnedRows, StayWhateverThePolicy) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
+  oracle::with_every_kind([](Kind kind) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + " seed " + std::to_string(seed));
-      pinned_rows_stay<typename decltype(policy)::type>(small(kind, seed));
+      pinned_rows_stay(small(kind, seed));
     }
   });
 }
@@ -119,28 +117,21 @@ TEST(PinnedRows, StayWhateverTheRuleOfTheHive) {
         c.oracle.single_pass = single;
         c.oracle.keep = keep;
         SCOPED_TRACE(describe(c));
-        pinned_rows_stay<buzz::Beehive>(c);
+        pinned_rows_stay(c);
       }
 }
 
-template <class P>
-using Cache = buzz::BuzzCache<float, P>;
-
-template <class P>
-Cache<P> cache_of(const Config& c) {
-  return Cache<P>(library_shape(c), oracle::library_options<P>(c));
-}
+CachePtr cache_of(const Config& c) { return make_cache(oracle::Element::float32, c); }
 
 TEST(PinnedRows, LeaveSizesIndependentOfScores) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
-    using P = typename decltype(policy)::type;
-    Cache<P> one = cache_of<P>(small(kind)), other = cache_of<P>(small(kind));
-    one.pin(0, 5);
-    other.pin(0, 5);
+  oracle::with_every_kind([](Kind kind) {
+    const CachePtr one = cache_of(small(kind)), other = cache_of(small(kind));
+    one->pin(0, 5);
+    other->pin(0, 5);
     for (int turn = 0; turn < 60; ++turn) {
-      feed(one, oracle::Text(1), 1 + turn % 5);
-      feed(other, oracle::Text(2), 1 + turn % 5);
-      ASSERT_EQ(one.regions(), other.regions());
+      feed(*one, oracle::Text(1), 1 + turn % 5);
+      feed(*other, oracle::Text(2), 1 + turn % 5);
+      ASSERT_EQ(one->regions(), other->regions());
     }
   });
 }
@@ -153,9 +144,8 @@ int room(Kind kind, bool single = false) {
   return single ? (18 + 8) - 2 * (8 + 1) : 18 - 1;  // what halving leaves of the bound; threshold - 1
 }
 
-template <class P>
 void takes_as_many_as_there_is_room_for(const Config& c, int most) {
-  Twin<float, P> twin(c, {});
+  Twin twin(c, {});
   twin.pin(0, c.oracle.sink + most);
   const std::string before = bytes_of(twin.cache());
   EXPECT_EQ(refused([&] { twin.cache().pin(1000, 1); }), "pinned rows");
@@ -166,26 +156,26 @@ void takes_as_many_as_there_is_room_for(const Config& c, int most) {
 }
 
 TEST(PinnedRows, FillTheRoomAndNoMore) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
+  oracle::with_every_kind([](Kind kind) {
     SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
-    takes_as_many_as_there_is_room_for<typename decltype(policy)::type>(small(kind), room(kind));
+    takes_as_many_as_there_is_room_for(small(kind), room(kind));
   });
   for (auto hive : {oracle::Hive::first, oracle::Hive::heaviest, oracle::Hive::together}) {
     Config c = small(Kind::beehive);
     c.oracle.hive = hive;
     SCOPED_TRACE(describe(c));
-    takes_as_many_as_there_is_room_for<buzz::Beehive>(c, room(Kind::beehive));
+    takes_as_many_as_there_is_room_for(c, room(Kind::beehive));
     c.oracle.single_pass = true;
-    takes_as_many_as_there_is_room_for<buzz::Beehive>(c, room(Kind::beehive, true));
+    takes_as_many_as_there_is_room_for(c, room(Kind::beehive, true));
   }
 }
 
 TEST(PinnedRows, OfTheSinkTakeNoRoom) {
   Config c = small(Kind::streaming);
   c.oracle.threshold = 0;
-  auto cache = cache_of<buzz::Streaming>(c);
-  cache.pin(0, 2);
-  EXPECT_EQ(refused([&] { cache.pin(2, 1); }), "pinned rows");
+  const CachePtr cache = cache_of(c);
+  cache->pin(0, 2);
+  EXPECT_EQ(refused([&] { cache->pin(2, 1); }), "pinned rows");
 }
 
 TEST(PinnedRows, OutweighHeavierOnes) {
@@ -206,61 +196,61 @@ TEST(PinnedRows, OutweighHeavierOnes) {
 }
 
 TEST(Pin, OfAnEvictedPositionIsRefused) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
-  while (cache.next_position() < 60) feed(cache, oracle::Text(), 5);
+  const CachePtr cache = cache_of(small(Kind::beehive));
+  while (cache->next_position() < 60) feed(*cache, oracle::Text(), 5);
   int gone = 2;
-  while (holds(cache, gone)) ++gone;
-  const std::string before = bytes_of(cache);
-  EXPECT_EQ(refused([&] { cache.pin(gone, 1); }), "pin");
-  EXPECT_EQ(refused([&] { cache.pin(gone - 1, 3); }), "pin") << "one of three";
-  EXPECT_EQ(bytes_of(cache), before);
+  while (holds(*cache, gone)) ++gone;
+  const std::string before = bytes_of(*cache);
+  EXPECT_EQ(refused([&] { cache->pin(gone, 1); }), "pin");
+  EXPECT_EQ(refused([&] { cache->pin(gone - 1, 3); }), "pin") << "one of three";
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(Pin, OfAPositionThatOneHeadHasEvictedIsRefused) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
+  const CachePtr cache = cache_of(small(Kind::beehive));
   int one = -1;
   while (one < 0) {
-    feed(cache, oracle::Text(), 5);
-    for (std::int32_t p : cache.positions(0))
-      if (!holds(cache, p)) one = p;
+    feed(*cache, oracle::Text(), 5);
+    for (std::int32_t p : cache->positions(0))
+      if (!holds(*cache, p)) one = p;
   }
-  EXPECT_EQ(refused([&] { cache.pin(one, 1); }), "pin");
+  EXPECT_EQ(refused([&] { cache->pin(one, 1); }), "pin");
 }
 
 TEST(Pin, MayReachAhead) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
-  feed(cache, oracle::Text(), 5);
-  cache.pin(4, 3);  // the newest, and two to come
-  cache.pin(100, 2);
-  while (cache.next_position() < 300) feed(cache, oracle::Text(), 7);
-  for (int p : {4, 5, 6, 100, 101}) EXPECT_TRUE(holds(cache, p)) << p;
+  const CachePtr cache = cache_of(small(Kind::beehive));
+  feed(*cache, oracle::Text(), 5);
+  cache->pin(4, 3);  // the newest, and two to come
+  cache->pin(100, 2);
+  while (cache->next_position() < 300) feed(*cache, oracle::Text(), 7);
+  for (int p : {4, 5, 6, 100, 101}) EXPECT_TRUE(holds(*cache, p)) << p;
 }
 
 TEST(Pin, OfNothingIsNothing) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
-  cache.pin(7, 0);
-  cache.unpin(7, 0);
-  EXPECT_TRUE(cache.policy().pins().empty());
-  cache.pin(5, 4);
-  cache.pin(7, 0);
-  cache.unpin(7, 0);
-  EXPECT_EQ(ranges(cache.policy().pins()), (std::vector<std::pair<int, int>>{{5, 4}}));
+  const CachePtr cache = cache_of(small(Kind::beehive));
+  cache->pin(7, 0);
+  cache->unpin(7, 0);
+  EXPECT_TRUE(cache->pins().empty());
+  cache->pin(5, 4);
+  cache->pin(7, 0);
+  cache->unpin(7, 0);
+  EXPECT_EQ(ranges(cache->pins()), (std::vector<std::pair<int, int>>{{5, 4}}));
 }
 
 TEST(Pin, RefusesWhatIsNoRange) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive));
-  EXPECT_EQ(refused([&] { cache.pin(-1, 2); }), "first");
-  EXPECT_EQ(refused([&] { cache.pin(1, -1); }), "count");
-  EXPECT_EQ(refused([&] { cache.pin(kMax - 1, 2); }), "count");
-  EXPECT_EQ(refused([&] { cache.unpin(-1, 2); }), "first");
-  EXPECT_EQ(refused([&] { cache.unpin(1, -1); }), "count");
-  EXPECT_TRUE(cache.policy().pins().empty());
-  cache.pin(kMax - 1, 1);
-  EXPECT_TRUE(cache.policy().pins().contains(kMax - 1));
+  const CachePtr cache = cache_of(small(Kind::beehive));
+  EXPECT_EQ(refused([&] { cache->pin(-1, 2); }), "first");
+  EXPECT_EQ(refused([&] { cache->pin(1, -1); }), "count");
+  EXPECT_EQ(refused([&] { cache->pin(kMax - 1, 2); }), "count");
+  EXPECT_EQ(refused([&] { cache->unpin(-1, 2); }), "first");
+  EXPECT_EQ(refused([&] { cache->unpin(1, -1); }), "count");
+  EXPECT_TRUE(cache->pins().empty());
+  cache->pin(kMax - 1, 1);
+  EXPECT_TRUE(cache->pins().contains(kMax - 1));
 }
 
 TEST(Unpin, LetsRowsGo) {
-  Twin<float, buzz::Streaming> twin(small(Kind::streaming), {});
+  Twin twin(small(Kind::streaming), {});
   twin.pin(4, 4);
   for (int i = 0; i < 20; ++i) twin.call(7);
   twin.unpin(5, 2);
@@ -270,42 +260,42 @@ TEST(Unpin, LetsRowsGo) {
   EXPECT_FALSE(holds(twin.cache(), 5));
   EXPECT_FALSE(holds(twin.cache(), 6));
   EXPECT_TRUE(holds(twin.cache(), 7));
-  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{4, 1}, {7, 1}}));
+  EXPECT_EQ(ranges(twin.cache().pins()), (std::vector<std::pair<int, int>>{{4, 1}, {7, 1}}));
 }
 
 TEST(Pins, AreForgottenByReset) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive)), fresh = cache_of<buzz::Beehive>(small(Kind::beehive));
-  cache.pin(4, 4);
-  cache.reset();
-  EXPECT_TRUE(cache.policy().pins().empty());
-  for (int i = 0; i < 40; ++i) feed(cache, oracle::Text(), 5), feed(fresh, oracle::Text(), 5);
-  EXPECT_EQ(bytes_of(cache), bytes_of(fresh));
+  const CachePtr cache = cache_of(small(Kind::beehive)), fresh = cache_of(small(Kind::beehive));
+  cache->pin(4, 4);
+  cache->reset();
+  EXPECT_TRUE(cache->pins().empty());
+  for (int i = 0; i < 40; ++i) feed(*cache, oracle::Text(), 5), feed(*fresh, oracle::Text(), 5);
+  EXPECT_EQ(bytes_of(*cache), bytes_of(*fresh));
 }
 
 TEST(Pins, AreSavedAndLoaded) {
-  auto cache = cache_of<buzz::Beehive>(small(Kind::beehive)), other = cache_of<buzz::Beehive>(small(Kind::beehive));
-  cache.pin(4, 4);
-  cache.pin(200, 1);
-  other.pin(0, 9);
-  while (cache.next_position() < 100) feed(cache, oracle::Text(), 5);
-  std::istringstream file(bytes_of(cache));
-  other.load(file);
-  EXPECT_EQ(ranges(other.policy().pins()), (std::vector<std::pair<int, int>>{{4, 4}, {200, 1}}));
-  while (other.next_position() < 300) feed(other, oracle::Text(), 5);
-  for (int p : {4, 5, 6, 7, 200}) EXPECT_TRUE(holds(other, p)) << p;
+  const CachePtr cache = cache_of(small(Kind::beehive)), other = cache_of(small(Kind::beehive));
+  cache->pin(4, 4);
+  cache->pin(200, 1);
+  other->pin(0, 9);
+  while (cache->next_position() < 100) feed(*cache, oracle::Text(), 5);
+  std::istringstream file(bytes_of(*cache));
+  other->load(file);
+  EXPECT_EQ(ranges(other->pins()), (std::vector<std::pair<int, int>>{{4, 4}, {200, 1}}));
+  while (other->next_position() < 300) feed(*other, oracle::Text(), 5);
+  for (int p : {4, 5, 6, 7, 200}) EXPECT_TRUE(holds(*other, p)) << p;
 }
 
 TEST(Pins, OnRowsThatAreTakenBackAreGone) {
   Config c = small(Kind::beehive);
-  Twin<float, buzz::Beehive> twin(c, {}, 8);
+  Twin twin(c, {}, 8);
   twin.call(8);
   twin.pin(3, 3);
   twin.pin(20, 2);
   twin.rollback(4);
-  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}))
+  EXPECT_EQ(ranges(twin.cache().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}))
       << "those ahead of them stay";
   twin.rollback(0);
-  EXPECT_EQ(ranges(twin.cache().policy().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}));
+  EXPECT_EQ(ranges(twin.cache().pins()), (std::vector<std::pair<int, int>>{{3, 1}, {20, 2}}));
   while (twin.cache().next_position() < 200) twin.call(7);
   EXPECT_TRUE(holds(twin.cache(), 3));
   EXPECT_FALSE(holds(twin.cache(), 4));

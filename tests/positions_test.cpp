@@ -14,11 +14,12 @@ using buzz::Pairs;
 using buzz::Positions;
 using buzz::Rope;
 using oracle::bytes_of;
+using oracle::CachePtr;
 using oracle::Config;
+using oracle::Element;
 using oracle::Kind;
 using oracle::refused;
 using oracle::small;
-using oracle::stored_key;
 using oracle::Twin;
 
 constexpr int kDim = 16;
@@ -78,8 +79,7 @@ class Moves {
 };
 
 /// A call but for its eviction.
-template <class C>
-void append_and_attend(C& cache, const oracle::Text& text, int n) {
+void append_and_attend(oracle::AnyCache& cache, const oracle::Text& text, int n) {
   const buzz::Shape& s = cache.shape();
   const int first = cache.next_position();
   const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
@@ -93,27 +93,28 @@ void append_and_attend(C& cache, const oracle::Text& text, int n) {
 
 /// 1,000 evictions, and after every third all keys against fresh rotations of the raw ones. Returns the most moves of a
 /// row.
-template <class T>
-int does_not_drift(const Rope& rope, double most_allowed) {
+int does_not_drift(Element element, const Rope& rope, double most_allowed) {
   Config c = wide(Kind::beehive);
   c.oracle.kv_heads = c.oracle.query_heads = 1;
   c.oracle.stride = 2;
-  buzz::BuzzCache<T> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c), rope);
+  const CachePtr cache = make_cache(element, c, rope);
   const oracle::Text text;
   const oracle::Turning turning = oracle::turning_of(rope, kDim, false);
   Moves moves;
   for (int evictions = 0; evictions < 1000;) {
-    append_and_attend(cache, text, c.max_chunk);
-    moves.update(cache.positions(0));  // a row of this call may move at its end
-    if (!cache.evict()) continue;
-    moves.update(cache.positions(0));
+    append_and_attend(*cache, text, c.max_chunk);
+    moves.update(cache->positions(0));  // a row of this call may move at its end
+    if (!cache->evict()) continue;
+    moves.update(cache->positions(0));
     if (++evictions % 3 != 1) continue;  // a row lives longer than that
-    for (int i = 0; i < cache.rows(); ++i) {
-      const int position = cache.positions(0)[i], m = moves.of(i);
+    const oracle::AnyCache::Rows keys = cache->keys(0);
+    for (int i = 0; i < cache->rows(); ++i) {
+      const int position = cache->positions(0)[i], m = moves.of(i);
       const std::vector<float> raw = text.keys(position, 1, 1, kDim);
       const oracle::Vector exact = turn(oracle::Vector(raw.begin(), raw.end()), i, turning);
-      const double norm = std::sqrt(oracle::dot(exact, exact)), error = oracle::apart(stored_key(cache, 0, i), exact);
-      EXPECT_LE(error, oracle::key_bound<T>(m, kDim) * norm + oracle::key_bound_small<T>(m, kDim)) << m << " moves";
+      const double norm = std::sqrt(oracle::dot(exact, exact)),
+                   error = oracle::apart(keys[static_cast<std::size_t>(i)].values, exact);
+      EXPECT_LE(error, oracle::key_bound(element, m, kDim) * norm + oracle::key_bound_small(element, m, kDim)) << m;
       EXPECT_LE(error, most_allowed * norm);
       if (error > most_allowed * norm) return moves.most();
     }
@@ -121,10 +122,9 @@ int does_not_drift(const Rope& rope, double most_allowed) {
   return moves.most();
 }
 
-template <class T>
-void does_not_drift_on_any_rope() {
+void does_not_drift_on_any_rope(Element element) {
   // In float 1e-5, in the others their bound for the five moves that there are.
-  const double most = std::is_same<T, float>::value ? 1e-5 : oracle::key_bound<T>(5, kDim) + 1e-6;
+  const double most = element == Element::float32 ? 1e-5 : oracle::key_bound(element, 5, kDim) + 1e-6;
   bool halves = false;
   for (double base : {10000.0, 500000.0, 1000000.0}) {
     for (const auto& [name, plain] : ropes(base)) {
@@ -132,15 +132,15 @@ void does_not_drift_on_any_rope() {
       rope.pairs = halves ? Pairs::halves : Pairs::interleaved;
       halves = !halves;  // seven ropes a base: each has both
       SCOPED_TRACE(name + " base " + std::to_string(base));
-      EXPECT_EQ(does_not_drift<T>(compact(rope), most), 5);
+      EXPECT_EQ(does_not_drift(element, compact(rope), most), 5);
     }
   }
 }
 
-TEST(CompactPositions, DoNotDriftInFloat) { does_not_drift_on_any_rope<float>(); }
-TEST(CompactPositions, DoNotDriftInHalf) { does_not_drift_on_any_rope<Eigen::half>(); }
-TEST(CompactPositions, DoNotDriftInBfloat16) { does_not_drift_on_any_rope<Eigen::bfloat16>(); }
-TEST(CompactPositions, DoNotDriftInInt8) { does_not_drift_on_any_rope<std::int8_t>(); }
+TEST(CompactPositions, DoNotDriftInFloat) { does_not_drift_on_any_rope(Element::float32); }
+TEST(CompactPositions, DoNotDriftInHalf) { does_not_drift_on_any_rope(Element::half); }
+TEST(CompactPositions, DoNotDriftInBfloat16) { does_not_drift_on_any_rope(Element::bfloat16); }
+TEST(CompactPositions, DoNotDriftInInt8) { does_not_drift_on_any_rope(Element::int8); }
 
 /// The most that a row moves in `tokens` tokens of random scores, one a call.
 int most_moves(const buzz::Options& o, int tokens) {
@@ -214,9 +214,8 @@ TEST(CompactPositions, ARowOfAWideWindowMovesAtEveryEviction) {
 }
 
 /// Keys, positions, scores and attention output are the oracle's, through `tokens` tokens in calls of any size.
-template <class T, class P>
-void agrees(Kind kind, const Rope& rope, int tokens, int evictions) {
-  Twin<T, P> twin(wide(kind), rope);
+void agrees(Kind kind, const Rope& rope, int tokens, int evictions, Element element = Element::float32) {
+  Twin twin(element, wide(kind), rope);
   oracle::Random random(5);
   while (twin.cache().next_position() < tokens) ASSERT_NO_THROW(twin.call(random.one_in(2) ? 1 : random.in(2, 8)));
   EXPECT_GE(twin.evictions(), evictions);
@@ -229,30 +228,28 @@ TEST(QueriesAndKeys, AgreeOnEveryRopeInBothModes) {
         SCOPED_TRACE(name + " base " + std::to_string(base));
         Rope rope = plain;
         rope.pairs = pairs;
-        agrees<float, buzz::Beehive>(Kind::beehive, rope, 150, 8);
-        agrees<float, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
-        agrees<float, buzz::Beehive>(Kind::beehive, compact(rope, KeyStorage::raw), 150, 8);
+        agrees(Kind::beehive, rope, 150, 8);
+        agrees(Kind::beehive, compact(rope), 150, 8);
+        agrees(Kind::beehive, compact(rope, KeyStorage::raw), 150, 8);
       }
 }
 
 TEST(QueriesAndKeys, AgreeInHalfAndBfloat16) {
   for (const auto& [name, rope] : ropes(500000)) {
     SCOPED_TRACE(name);
-    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, rope, 150, 8);
-    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
-    agrees<Eigen::half, buzz::Beehive>(Kind::beehive, compact(rope, KeyStorage::raw), 150, 8);
-    agrees<Eigen::bfloat16, buzz::Beehive>(Kind::beehive, rope, 150, 8);
-    agrees<Eigen::bfloat16, buzz::Beehive>(Kind::beehive, compact(rope), 150, 8);
+    for (Element element : {Element::half, Element::bfloat16})
+      for (const Rope& mode : {rope, compact(rope), compact(rope, KeyStorage::raw)})
+        agrees(Kind::beehive, mode, 150, 8, element);
   }
 }
 
 TEST(QueriesAndKeys, AgreeInEveryPolicy) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
+  oracle::with_every_kind([](Kind kind) {
     SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
     const Rope yarn = buzz::rope_scaling::yarn(Rope{10000.0}, kDim, 4, 64);
     const int evictions = kind == Kind::full ? 0 : 8;
-    agrees<float, typename decltype(policy)::type>(kind, yarn, 200, evictions);
-    agrees<float, typename decltype(policy)::type>(kind, compact(yarn), 200, evictions);
+    agrees(kind, yarn, 200, evictions);
+    agrees(kind, compact(yarn), 200, evictions);
   });
 }
 
@@ -261,7 +258,7 @@ TEST(QueriesAndKeys, AgreeWhereACallEvictsAsManyRowsAsItBrings) {
   Config c = wide(Kind::beehive);
   c.oracle.threshold = 10;
   c.oracle.stride = 2;
-  Twin<float, buzz::Beehive> twin(c, compact(Rope{10000.0}));
+  Twin twin(c, compact(Rope{10000.0}));
   for (int i = 0; i < 20; ++i) ASSERT_NO_THROW(twin.call(8));
   EXPECT_EQ(twin.cache().regions(), (buzz::Regions{2, 8, 0, 6}));
   EXPECT_GT(twin.evictions(), 15);
@@ -271,26 +268,25 @@ TEST(LogicalPositions, AreAsExactAtTheMillionthToken) {
   Config c = wide(Kind::strided);
   c.max_chunk = 512;
   c.oracle.kv_heads = c.oracle.query_heads = 1;
-  buzz::BuzzCache<float, buzz::Strided> cache(library_shape(c), oracle::library_options<buzz::Strided>(c),
-                                              Rope{500000.0});
+  const CachePtr cache = make_cache(Element::float32, c, Rope{500000.0});
   const oracle::Text text;
   const std::vector<float> filler(512 * kDim, 0.5f);
-  while (cache.next_position() < 1000000 - 512) {
-    cache.append(buzz::view(filler, 512, 1, kDim), buzz::view(filler, 512, 1, kDim));
-    cache.evict();
+  while (cache->next_position() < 1000000 - 512) {
+    cache->append(buzz::view(filler, 512, 1, kDim), buzz::view(filler, 512, 1, kDim));
+    cache->evict();
   }
-  const int first = cache.next_position();
-  for (int i = 0; i < 40; ++i) feed(cache, text, 1);
-  const std::vector<float> out = feed(cache, text, 1);
+  const int first = cache->next_position();
+  for (int i = 0; i < 40; ++i) feed(*cache, text, 1);
+  const std::vector<float> out = feed(*cache, text, 1);
   // The same again, in double, from what was given.
   const oracle::Turning turning = oracle::turning_of(Rope{500000.0}, kDim, false);
-  const int now = cache.next_position() - 1;
+  const int now = cache->next_position() - 1;
   const auto given = [&](std::vector<float> x) { return oracle::Vector(x.begin(), x.end()); };
   const oracle::Vector q = turn(given(text.queries(now, 1, 1, kDim)), now, turning);
-  ASSERT_EQ(cache.positions(0)[cache.rows() - 1], now);
+  ASSERT_EQ(cache->positions(0)[cache->rows() - 1], now);
   double total = 0;
   oracle::Vector expected(kDim);
-  for (std::int32_t p : cache.positions(0)) {
+  for (std::int32_t p : cache->positions(0)) {
     const bool mine = p >= first;
     const oracle::Vector key =
         turn(given(mine ? text.keys(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f)), p, turning);
@@ -305,46 +301,42 @@ TEST(LogicalPositions, AreAsExactAtTheMillionthToken) {
 TEST(RawKeys, GiveTheSameAttentionAsRotatedOnes) {
   for (const auto& [name, rope] : ropes(10000)) {
     SCOPED_TRACE(name);
-    const Config c = wide(Kind::strided);
-    using Cache = buzz::BuzzCache<float, buzz::Strided>;  // the same rows, whatever the scores' last bits
-    const auto options = oracle::library_options<buzz::Strided>(c);
-    Cache raw(library_shape(c), options, compact(rope, KeyStorage::raw));
-    Cache rotated(library_shape(c), options, compact(rope, KeyStorage::rotated));
-    ASSERT_TRUE(raw.has_raw_keys());
-    ASSERT_FALSE(rotated.has_raw_keys());
+    const Config c = wide(Kind::strided);  // the same rows, whatever the scores' last bits
+    const CachePtr raw = make_cache(Element::float32, c, compact(rope, KeyStorage::raw));
+    const CachePtr rotated = make_cache(Element::float32, c, compact(rope, KeyStorage::rotated));
+    ASSERT_TRUE(raw->has_raw_keys());
+    ASSERT_FALSE(rotated->has_raw_keys());
     const oracle::Text text;
     for (int turn = 0; turn < 100; ++turn) {
-      const std::vector<float> a = feed(raw, text, 1 + turn % 8), b = feed(rotated, text, 1 + turn % 8);
+      const std::vector<float> a = feed(*raw, text, 1 + turn % 8), b = feed(*rotated, text, 1 + turn % 8);
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5);
     }
-    for (int i = 0; i < raw.rows(); ++i) {
-      const std::vector<float> given = text.keys(raw.positions(0)[i], 1, c.oracle.kv_heads, kDim);
-      ASSERT_TRUE(std::equal(given.begin(), given.begin() + kDim, raw.keys().row(0, i))) << "as they came";
+    const oracle::AnyCache::Rows keys = raw->keys(0);
+    for (int i = 0; i < raw->rows(); ++i) {
+      const std::vector<float> given = text.keys(raw->positions(0)[i], 1, c.oracle.kv_heads, kDim);
+      ASSERT_EQ(keys[static_cast<std::size_t>(i)].values, oracle::Vector(given.begin(), given.begin() + kDim))
+          << "as they came";
     }
   }
 }
 
-template <class P>
-bool stores_raw(const Rope& rope, const Config& c) {
-  return buzz::BuzzCache<float, P>(library_shape(c), oracle::library_options<P>(c), rope).has_raw_keys();
-}
+bool stores_raw(const Rope& rope, const Config& c) { return make_cache(Element::float32, c, rope)->has_raw_keys(); }
 
 TEST(KeyStorage, IsRawWherePoliciesMoveRowsWithoutEnd) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
-    using P = typename decltype(policy)::type;
+  oracle::with_every_kind([](Kind kind) {
     const Config c = wide(kind);
     const bool without_end = kind == Kind::streaming || takes_top_k(kind);
     const Rope rope{10000.0};
-    EXPECT_FALSE(stores_raw<P>(rope, c));
-    EXPECT_EQ(stores_raw<P>(compact(rope), c), without_end);
-    EXPECT_TRUE(stores_raw<P>(compact(rope, KeyStorage::raw), c));
-    EXPECT_EQ(refused([&] { stores_raw<P>(compact(rope, KeyStorage::rotated), c); }),
+    EXPECT_FALSE(stores_raw(rope, c));
+    EXPECT_EQ(stores_raw(compact(rope), c), without_end);
+    EXPECT_TRUE(stores_raw(compact(rope, KeyStorage::raw), c));
+    EXPECT_EQ(refused([&] { stores_raw(compact(rope, KeyStorage::rotated), c); }),
               without_end ? "rope.keys" : "nothing");
     Rope logical = rope;
     logical.keys = KeyStorage::raw;
-    EXPECT_EQ(refused([&] { stores_raw<P>(logical, c); }), "rope.keys") << "a logical position never moves";
+    EXPECT_EQ(refused([&] { stores_raw(logical, c); }), "rope.keys") << "a logical position never moves";
     logical.keys = KeyStorage::rotated;
-    EXPECT_FALSE(stores_raw<P>(logical, c));
+    EXPECT_FALSE(stores_raw(logical, c));
   });
 }
 
@@ -359,7 +351,7 @@ TEST(CanCompact, SaysWhereTheCacheRotatesByOnePosition) {
 TEST(MultiAxisRope, IsTheEngines) {
   Rope rope;
   rope.multi_axis = true;
-  Twin<float, buzz::Beehive> twin(wide(Kind::beehive), rope);
+  Twin twin(wide(Kind::beehive), rope);
   while (twin.cache().next_position() < 150) ASSERT_NO_THROW(twin.call(5)) << "logical, and not rotated here";
   EXPECT_EQ(refused([&] { buzz::Rotation(compact(rope), kDim); }), "rope.positions");
   rope.base = 10000;
@@ -372,7 +364,7 @@ TEST(MultiAxisRope, IsTheEngines) {
 TEST(MaxPosition, IsWhereLogicalPositionsEnd) {
   Rope rope{10000.0};
   rope.max_position = 100;
-  Twin<float, buzz::Beehive> twin(wide(Kind::beehive), rope);
+  Twin twin(wide(Kind::beehive), rope);
   while (twin.cache().next_position() < 96) twin.call(4);
   const std::string before = bytes_of(twin.cache());
   EXPECT_EQ(refused([&] { feed(twin.cache(), oracle::Text(), 5); }), "position");
@@ -383,19 +375,18 @@ TEST(MaxPosition, IsWhereLogicalPositionsEnd) {
 
 TEST(MaxPosition, IsNeverReachedByCompactOnes) {
   const Config c = wide(Kind::beehive);
-  const auto options = oracle::library_options<buzz::Beehive>(c);
   Rope rope = compact(Rope{10000.0});
   rope.max_position = oracle::most_rows(c);
-  Twin<float, buzz::Beehive> twin(c, rope);
+  Twin twin(c, rope);
   while (twin.cache().next_position() < 300) ASSERT_NO_THROW(twin.call(7));
   EXPECT_LE(twin.cache().next_rotary_position(), rope.max_position);
   --rope.max_position;
-  EXPECT_EQ(refused([&] { buzz::BuzzCache<float>(library_shape(c), options, rope); }), "capacity");
+  EXPECT_EQ(refused([&] { make_cache(Element::float32, c, rope); }), "capacity");
 }
 
 TEST(NextRotaryPosition, IsTheTokensOrThePlace) {
   const Config c = wide(Kind::beehive);
-  Twin<float, buzz::Beehive> logical(c, Rope{10000.0}), compacted(c, compact(Rope{10000.0}));
+  Twin logical(c, Rope{10000.0}), compacted(c, compact(Rope{10000.0}));
   for (int turn = 0; turn < 40; ++turn) {
     logical.call(3);
     compacted.call(3);

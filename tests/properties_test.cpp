@@ -8,6 +8,7 @@
 namespace {
 
 using oracle::Config;
+using oracle::Element;
 using oracle::Kind;
 using oracle::Random;
 using oracle::Statistics;
@@ -29,10 +30,10 @@ void for_each_seed(std::uint64_t first, int count, F&& one) {
 constexpr int kConfigurations = 400 * oracle::kKinds;  // of each element type
 
 /// Kept rows, sizes, regions, positions, scores, stored rows and attention output of BuzzCache<T, every policy>.
-template <class T>
-void agrees_with_the_oracle(std::uint64_t first_seed) {
+void agrees_with_the_oracle(Element element, std::uint64_t first_seed) {
   Statistics s;
-  for_each_seed(first_seed, kConfigurations, [&](std::uint64_t seed) { oracle::compare<T>(oracle::draw(seed), &s); });
+  for_each_seed(first_seed, kConfigurations,
+                [&](std::uint64_t seed) { oracle::Comparison(element, oracle::draw(seed), &s).run(); });
   if (testing::Test::HasFailure()) return;
   // What was tested was tested often.
   EXPECT_EQ(s.configurations, kConfigurations);
@@ -46,10 +47,10 @@ void agrees_with_the_oracle(std::uint64_t first_seed) {
   EXPECT_LT(s.near_ties * 1000, s.evictions);
 }
 
-TEST(Properties, FloatAgreesWithTheOracle) { agrees_with_the_oracle<float>(1); }
-TEST(Properties, HalfAgreesWithTheOracle) { agrees_with_the_oracle<Eigen::half>(100001); }
-TEST(Properties, Bfloat16AgreesWithTheOracle) { agrees_with_the_oracle<Eigen::bfloat16>(200001); }
-TEST(Properties, Int8AgreesWithTheOracle) { agrees_with_the_oracle<std::int8_t>(300001); }
+TEST(Properties, FloatAgreesWithTheOracle) { agrees_with_the_oracle(Element::float32, 1); }
+TEST(Properties, HalfAgreesWithTheOracle) { agrees_with_the_oracle(Element::half, 100001); }
+TEST(Properties, Bfloat16AgreesWithTheOracle) { agrees_with_the_oracle(Element::bfloat16, 200001); }
+TEST(Properties, Int8AgreesWithTheOracle) { agrees_with_the_oracle(Element::int8, 300001); }
 
 /// A policy alone, on scores that are exact in float32 and tie often: kept rows and scores must be the oracle's to the
 /// last bit. One twin is given probabilities, the other their column sums.

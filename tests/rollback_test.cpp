@@ -9,7 +9,9 @@ namespace {
 
 using buzz::Rope;
 using oracle::bytes_of;
+using oracle::CachePtr;
 using oracle::Config;
+using oracle::Element;
 using oracle::Kind;
 using oracle::refused;
 using oracle::small;
@@ -18,12 +20,10 @@ using oracle::Twin;
 
 constexpr int kMost = 8;  // two more than the window
 
-template <class T, class P>
-buzz::BuzzCache<T, P> cache_of(const Config& c, const Rope& rope = {}) {
-  buzz::Shape shape = library_shape(c);
-  shape.max_rollback = kMost;
-  return buzz::BuzzCache<T, P>(shape, oracle::library_options<P>(c), rope);
+CachePtr cache_of(const Config& c, const Rope& rope = {}, Element element = Element::float32) {
+  return make_cache(element, c, rope, kMost);
 }
+CachePtr small_beehive() { return cache_of(small(Kind::beehive)); }
 
 Rope compact() {
   Rope rope{10000.0};
@@ -32,9 +32,9 @@ Rope compact() {
 }
 
 /// Decodes tokens one by one, and at each takes back 1 to kMost of them and does them again. Says how often it could.
-template <class T, class P>
-int takes_back_and_redoes(const Config& c, const Rope& rope) {
-  auto cache = cache_of<T, P>(c, rope);
+int takes_back_and_redoes(const Config& c, const Rope& rope, Element element = Element::float32) {
+  const CachePtr made = cache_of(c, rope, element);
+  oracle::AnyCache& cache = *made;
   const Text text(c.seed);
   std::vector<std::string> before = {bytes_of(cache)};  // at each next_position
   std::vector<std::vector<float>> outputs;
@@ -67,19 +67,17 @@ int takes_back_and_redoes(const Config& c, const Rope& rope) {
 }
 
 TEST(Rollback, AndRedoIsBitEqualInEveryPolicyAndMode) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
-    using P = typename decltype(policy)::type;
+  oracle::with_every_kind([](Kind kind) {
     SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
     for (const Rope& rope : {Rope{}, Rope{10000.0}, compact()})
-      EXPECT_GT((takes_back_and_redoes<float, P>(small(kind), rope)), 100);
+      EXPECT_GT(takes_back_and_redoes(small(kind), rope), 100);
   });
 }
 
 TEST(Rollback, AndRedoIsBitEqualInEveryType) {
   for (const Rope& rope : {Rope{10000.0}, compact()}) {
-    EXPECT_GT((takes_back_and_redoes<Eigen::half, buzz::Beehive>(small(Kind::beehive), rope)), 100);
-    EXPECT_GT((takes_back_and_redoes<Eigen::bfloat16, buzz::Beehive>(small(Kind::beehive), rope)), 100);
-    EXPECT_GT((takes_back_and_redoes<std::int8_t, buzz::Beehive>(small(Kind::beehive), rope)), 100);
+    for (Element element : oracle::kElements)
+      EXPECT_GT(takes_back_and_redoes(small(Kind::beehive), rope, element), 100);
   }
 }
 
@@ -90,53 +88,48 @@ TEST(Rollback, AndRedoIsBitEqualInEveryMassAndHive) {
       c.oracle.mass = mass;
       c.oracle.hive = hive;
       SCOPED_TRACE(describe(c));
-      EXPECT_GT((takes_back_and_redoes<float, buzz::Beehive>(c, compact())), 100);
+      EXPECT_GT(takes_back_and_redoes(c, compact()), 100);
     }
 }
 
 /// A call of six tokens, of which four are taken back, is a call of two.
-template <class T, class P>
-void takes_part_of_a_call_back(const Config& c, const Rope& rope) {
+void takes_part_of_a_call_back(const Config& c, const Rope& rope, Element element = Element::float32) {
   int done = 0;
   for (int past : {0, 3, 7, 19, 40, 43}) {
-    auto one = cache_of<T, P>(c, rope), two = cache_of<T, P>(c, rope);
+    const CachePtr one = cache_of(c, rope, element), two = cache_of(c, rope, element);
     const Text text(c.seed);
-    for (auto* cache : {&one, &two})
-      while (cache->next_position() < past) feed(*cache, text, 1);
-    feed(one, text, 6);
-    if (!one.can_rollback(4)) continue;  // it evicted
+    for (const CachePtr* cache : {&one, &two})
+      while ((*cache)->next_position() < past) feed(**cache, text, 1);
+    feed(*one, text, 6);
+    if (!one->can_rollback(4)) continue;  // it evicted
     ++done;
-    one.rollback(4);
-    feed(two, text, 2);
-    EXPECT_EQ(bytes_of(one), bytes_of(two)) << past;
-    EXPECT_EQ(feed(one, text, 4), feed(two, text, 4)) << "and they go on alike";
-    EXPECT_EQ(bytes_of(one), bytes_of(two)) << past;
+    one->rollback(4);
+    feed(*two, text, 2);
+    EXPECT_EQ(bytes_of(*one), bytes_of(*two)) << past;
+    EXPECT_EQ(feed(*one, text, 4), feed(*two, text, 4)) << "and they go on alike";
+    EXPECT_EQ(bytes_of(*one), bytes_of(*two)) << past;
   }
   EXPECT_GE(done, 3);
 }
 
 TEST(Rollback, OfPartOfACallIsBitEqualToAShorterCall) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
-    using P = typename decltype(policy)::type;
+  oracle::with_every_kind([](Kind kind) {
     SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)));
-    takes_part_of_a_call_back<float, P>(small(kind), compact());
+    takes_part_of_a_call_back(small(kind), compact());
   });
-  takes_part_of_a_call_back<Eigen::half, buzz::Beehive>(small(Kind::beehive), Rope{10000.0});
-  takes_part_of_a_call_back<std::int8_t, buzz::Beehive>(small(Kind::beehive), Rope{10000.0});
+  for (Element element : oracle::kElements) takes_part_of_a_call_back(small(Kind::beehive), Rope{10000.0}, element);
   Config latest = small(Kind::beehive);
   latest.oracle.mass = oracle::Mass::latest;
-  takes_part_of_a_call_back<float, buzz::Beehive>(latest, Rope{10000.0});
+  takes_part_of_a_call_back(latest, Rope{10000.0});
 }
 
 /// Draft tokens come in calls, some are taken back, other tokens follow: as the oracle has it.
-template <class P>
 void speculates(const Config& c, const Rope& rope) {
-  Twin<float, P> twin(c, rope, kMost);
+  Twin twin(c, rope, kMost);
   oracle::Random random(c.seed);
   int taken_back = 0;
   for (int turn = 0; twin.cache().next_position() < 200; ++turn) {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value)
-      if (random.one_in(2)) twin.give();
+    if (c.kind == Kind::given && random.one_in(2)) twin.give();
     twin.say(static_cast<std::uint64_t>(turn));
     ASSERT_NO_THROW(twin.call(random.in(1, c.max_chunk)));
     const int n = random.in(0, kMost);
@@ -149,114 +142,113 @@ void speculates(const Config& c, const Rope& rope) {
 }
 
 TEST(Rollback, FollowedByOtherTokensIsTheOracles) {
-  oracle::with_every_policy([](auto policy, Kind kind) {
-    using P = typename decltype(policy)::type;
+  oracle::with_every_kind([](Kind kind) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       Config c = small(kind, seed);
       c.oracle.mass = seed == 1 ? oracle::Mass::accumulated : seed == 2 ? oracle::Mass::mean : oracle::Mass::latest;
       SCOPED_TRACE(describe(c));
-      speculates<P>(c, seed == 1 ? compact() : Rope{10000.0});
+      speculates(c, seed == 1 ? compact() : Rope{10000.0});
     }
   });
 }
 
 TEST(Rollback, OfNothingIsNothing) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
-  feed(cache, Text(), 5);
-  const std::string before = bytes_of(cache);
-  cache.rollback(0);
-  EXPECT_EQ(bytes_of(cache), before);
+  const CachePtr cache = small_beehive();
+  feed(*cache, Text(), 5);
+  const std::string before = bytes_of(*cache);
+  cache->rollback(0);
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(Rollback, OfAllIsEmpty) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive)), empty = cache.fork();
-  feed(cache, Text(), 8);
-  cache.rollback(8);
-  EXPECT_EQ(bytes_of(cache), bytes_of(empty));
+  const CachePtr cache = small_beehive(), empty = cache->fork();
+  feed(*cache, Text(), 8);
+  cache->rollback(8);
+  EXPECT_EQ(bytes_of(*cache), bytes_of(*empty));
 }
 
 TEST(Rollback, OfMoreThanThereIsOrNegativeIsRefused) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
-  feed(cache, Text(), 5);
-  const std::string before = bytes_of(cache);
+  const CachePtr cache = small_beehive();
+  feed(*cache, Text(), 5);
+  const std::string before = bytes_of(*cache);
   for (int n : {-1, -1000000, 6, 9, 1000000}) {
-    EXPECT_FALSE(cache.can_rollback(n));
-    EXPECT_EQ(refused([&] { cache.rollback(n); }), "rollback") << n;
+    EXPECT_FALSE(cache->can_rollback(n));
+    EXPECT_EQ(refused([&] { cache->rollback(n); }), "rollback") << n;
   }
-  EXPECT_EQ(bytes_of(cache), before);
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(Rollback, PastAnEvictionIsRefused) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
-  while (cache.regions().hive == 0) feed(cache, Text(), 1);
-  EXPECT_TRUE(cache.can_rollback(0));
-  EXPECT_FALSE(cache.can_rollback(1)) << "the newest token's call evicted";
-  feed(cache, Text(), 3);
-  EXPECT_TRUE(cache.can_rollback(3));
-  const std::string before = bytes_of(cache);
-  EXPECT_EQ(refused([&] { cache.rollback(4); }), "rollback");
-  EXPECT_EQ(bytes_of(cache), before);
+  const CachePtr cache = small_beehive();
+  while (cache->regions().hive == 0) feed(*cache, Text(), 1);
+  EXPECT_TRUE(cache->can_rollback(0));
+  EXPECT_FALSE(cache->can_rollback(1)) << "the newest token's call evicted";
+  feed(*cache, Text(), 3);
+  EXPECT_TRUE(cache->can_rollback(3));
+  const std::string before = bytes_of(*cache);
+  EXPECT_EQ(refused([&] { cache->rollback(4); }), "rollback");
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(Rollback, HasToBeAskedForAtFirst) {
   const Config c = small(Kind::beehive);
-  buzz::BuzzCache<float> cache(library_shape(c), oracle::library_options<buzz::Beehive>(c));
-  feed(cache, Text(), 5);
-  EXPECT_TRUE(cache.can_rollback(0));
-  EXPECT_FALSE(cache.can_rollback(1));
-  EXPECT_EQ(refused([&] { cache.rollback(1); }), "rollback");
+  const CachePtr cache = make_cache(Element::float32, c);
+  feed(*cache, Text(), 5);
+  EXPECT_TRUE(cache->can_rollback(0));
+  EXPECT_FALSE(cache->can_rollback(1));
+  EXPECT_EQ(refused([&] { cache->rollback(1); }), "rollback");
 }
 
 TEST(Rollback, DoesNotReachBehindALoad) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
-  feed(cache, Text(), 5);
-  std::istringstream file(bytes_of(cache));
-  cache.load(file);
-  EXPECT_FALSE(cache.can_rollback(1));
-  feed(cache, Text(), 2);
-  EXPECT_TRUE(cache.can_rollback(2));
-  EXPECT_FALSE(cache.can_rollback(3));
+  const CachePtr cache = small_beehive();
+  feed(*cache, Text(), 5);
+  std::istringstream file(bytes_of(*cache));
+  cache->load(file);
+  EXPECT_FALSE(cache->can_rollback(1));
+  feed(*cache, Text(), 2);
+  EXPECT_TRUE(cache->can_rollback(2));
+  EXPECT_FALSE(cache->can_rollback(3));
 }
 
 TEST(Rollback, DoesNotReachBehindAReset) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
-  while (cache.next_position() < 60) feed(cache, Text(), 1);
-  cache.reset();
-  EXPECT_FALSE(cache.can_rollback(1));
-  feed(cache, Text(), 4);
-  EXPECT_TRUE(cache.can_rollback(4));
+  const CachePtr cache = small_beehive();
+  while (cache->next_position() < 60) feed(*cache, Text(), 1);
+  cache->reset();
+  EXPECT_FALSE(cache->can_rollback(1));
+  feed(*cache, Text(), 4);
+  EXPECT_TRUE(cache->can_rollback(4));
 }
 
 TEST(Rollback, ForgetsAnAttendThatWasNotObserved) {
   const Config c = small(Kind::beehive);
-  auto cache = cache_of<float, buzz::Beehive>(c);
-  feed(cache, Text(), 5);
-  const std::string before = bytes_of(cache);
+  const CachePtr cache = cache_of(c);
+  feed(*cache, Text(), 5);
+  const std::string before = bytes_of(*cache);
   const std::vector<float> q(2 * 32, 1.f), k(2 * 16, 1.f);
   std::vector<float> out(2 * 32);
-  cache.append(buzz::view(k, 2, 2, 8), buzz::view(k, 2, 2, 8));
-  cache.attend(buzz::view(q, 2, 4, 8), buzz::view(out, 2, 4, 8));
-  cache.rollback(2);
-  cache.observe();
-  EXPECT_EQ(bytes_of(cache), before);
+  cache->append(buzz::view(k, 2, 2, 8), buzz::view(k, 2, 2, 8));
+  cache->attend(buzz::view(q, 2, 4, 8), buzz::view(out, 2, 4, 8));
+  cache->rollback(2);
+  cache->observe();
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(Rollback, DoesNotReachBehindTokensObservedOnceMore) {
   // Their mass came twice, the second time after that of later tokens.
   const Config c = small(Kind::beehive);
-  auto cache = cache_of<float, buzz::Beehive>(c);
+  const CachePtr cache = cache_of(c);
   const Text text(1);
-  feed(cache, text, 4);
+  feed(*cache, text, 4);
   const int heads = c.oracle.query_heads, dim = c.oracle.head_dim;
   const std::vector<float> q = text.queries(1, 3, heads, dim), lse(static_cast<std::size_t>(3 * heads), 1.f);
-  cache.observe(buzz::view(q, 3, heads, dim), buzz::View<const float>(lse.data(), 1, 3, heads));
-  EXPECT_FALSE(cache.can_rollback(1));
-  const std::string before = bytes_of(cache);
-  feed(cache, text, 1);
-  ASSERT_TRUE(cache.can_rollback(1));
-  EXPECT_FALSE(cache.can_rollback(2));
-  cache.rollback(1);
-  EXPECT_EQ(bytes_of(cache), before);
+  cache->observe(buzz::view(q, 3, heads, dim), buzz::View<const float>(lse.data(), 1, 3, heads));
+  EXPECT_FALSE(cache->can_rollback(1));
+  const std::string before = bytes_of(*cache);
+  feed(*cache, text, 1);
+  ASSERT_TRUE(cache->can_rollback(1));
+  EXPECT_FALSE(cache->can_rollback(2));
+  cache->rollback(1);
+  EXPECT_EQ(bytes_of(*cache), before);
 }
 
 TEST(RollbackOfAModel, IsInAllLayersOrInNone) {
