@@ -33,31 +33,36 @@ struct Arguments {
 class FloatRope {
  public:
   explicit FloatRope(const tiny_llama::Config& c)
-      : dims_(c.rope_dims), step_(std::pow(c.rope_base, -2.0f / static_cast<float>(c.rope_dims))) {}
+      : rotation_(tiny_llama::rope_of(c, buzz::Positions::logical), c.head_dim),
+        step_(std::pow(c.rope_base, -2.0f / static_cast<float>(c.rope_dims))),
+        cos_sin_(static_cast<std::size_t>(c.rope_dims)) {}
 
   /// in, [tokens, heads, head_dim], at positions from `first` on; valid until the next call.
   buzz::View<const float> operator()(buzz::View<const float> in, int first) {
     rows_.clear();
-    for (int i = 0; i < in.shape(0); ++i)
+    for (int i = 0; i < in.shape(0); ++i) {
+      angles(static_cast<float>(first + i));
       for (int h = 0; h < in.shape(1); ++h) {
         rows_.insert(rows_.end(), in.row(i, h), in.row(i, h) + in.shape(2));
-        rotate(rows_.data() + rows_.size() - in.shape(2), static_cast<float>(first + i));
+        rotation_.rotate(cos_sin_.data(), rows_.data() + rows_.size() - in.shape(2));
       }
+    }
     return buzz::view(std::as_const(rows_), in.shape(0), in.shape(1), in.shape(2));
   }
 
  private:
-  void rotate(float* row, float angle) const {
-    for (int d = 0; d < dims_; d += 2, angle *= step_) {
-      const float a = row[d], b = row[d + 1];
-      row[d] = a * std::cos(angle) - b * std::sin(angle);
-      row[d + 1] = a * std::sin(angle) + b * std::cos(angle);
+  /// In Rotation's order: all cosines, then all sines.
+  void angles(float angle) {
+    const std::size_t half = cos_sin_.size() / 2;
+    for (std::size_t d = 0; d < half; ++d, angle *= step_) {
+      cos_sin_[d] = std::cos(angle);
+      cos_sin_[half + d] = std::sin(angle);
     }
   }
 
-  int dims_;
+  buzz::Rotation rotation_;
   float step_;
-  std::vector<float> rows_;
+  std::vector<float> cos_sin_, rows_;
 };
 
 /// A cache that keeps the rows that it is told to, the same in all layers and heads. Closed positions are Rope's; kept
@@ -71,12 +76,7 @@ class ToldCache final : public tiny_llama::Cache {
     Policy::Options o;
     o.heavy = kept;
     o.threshold = threshold;
-    buzz::Rope rope;
-    if (closed) {
-      rope.base = c.rope_base;
-      rope.dims = c.rope_dims;
-      rope.positions = buzz::Positions::compact;
-    }
+    const buzz::Rope rope = closed ? tiny_llama::rope_of(c, buzz::Positions::compact) : buzz::Rope{};
     for (int i = 0; i < c.layers; ++i)
       layers_.emplace_back(buzz::Shape{c.query_heads, c.kv_heads, c.head_dim, chunk}, o, rope);
   }
