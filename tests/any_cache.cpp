@@ -113,7 +113,8 @@ class Typed final : public AnyCache {
       for (int j = 0; j < to.shape(1); ++j)
         for (int d = 0; d < to.shape(2); ++d) to.row(i, j)[d] = static_cast<float>(*next++);
   }
-  static Rows stored(buzz::View<const T> rows, buzz::View<const float> scales, int head, int first) {
+  Rows stored(buzz::View<const T> rows, buzz::View<const float> scales, int head, int first) const {
+    if (rows.shape(1) != cache_.rows()) throw std::logic_error("K or V has other rows than the policy");
     Rows result;
     for (int r = first; r < rows.shape(1); ++r) {
       result.push_back({{}, scales.shape(2) > 0 ? static_cast<double>(scales.row(0, head)[r]) : 1});

@@ -70,8 +70,9 @@ class AnyCache {
     double scale;
   };
   using Rows = std::vector<Stored>;
-  virtual Rows keys(int head, int first = 0) const = 0;  // of the rows from `first` on
-  virtual Rows values(int head, int first = 0) const = 0;
+  /// Of the rows from `first` to rows(); std::logic_error where as many are not stored.
+  virtual Rows keys(int head, int first = 0) const = 0;
+  virtual Rows values(int head, int first = 0) const = 0;  // the same
   /// Are keys and values of all rows bit for bit those of a cache of the same element and kind?
   virtual bool same_rows(const AnyCache& other) const = 0;
 };

@@ -16,13 +16,8 @@ using oracle::refused;
 
 using Cache = buzz::BuzzCache<float>;
 
-class File : public ::testing::Test {
+class File : public ::testing::Test, protected TemporaryFolder {
  protected:
-  std::string path(const std::string& name) const { return folder_.path(name); }
-  std::string read(const std::string& name) const { return folder_.read(name); }
-  void write(const std::string& name, const std::string& bytes) const { folder_.write(name, bytes); }
-  std::vector<std::string> names() const { return folder_.names(); }
-
   /// `tokens` tokens after.
   static Cache cache(int tokens) {
     const oracle::Config c = oracle::small(oracle::Kind::beehive);
@@ -30,9 +25,6 @@ class File : public ::testing::Test {
     while (result.next_position() < tokens) feed(result, oracle::Text(), 1);
     return result;
   }
-
- private:
-  TemporaryFolder folder_;
 };
 
 TEST_F(File, HoldsWhatSaveWrites) {
