@@ -10,6 +10,7 @@
 #include "buzz/rows.h"
 #include "buzz/score/given.h"
 #include "buzz/score/undo.h"
+#include "buzz/select/thinner.h"
 
 namespace buzz {
 
@@ -55,10 +56,8 @@ class Policy {
         select_(options),
         keep_(kv_heads, capacity_),
         undo_(Score::remembers ? max_rollback : 0, kv_heads, capacity_),
-        positions_(static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(capacity_)),
-        worth_(static_cast<std::size_t>(capacity_)),
-        picks_(static_cast<std::size_t>(capacity_)),
-        free_(static_cast<std::size_t>(capacity_)) {}
+        thinner_(capacity_),
+        positions_(static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(capacity_)) {}
 
   Policy(Policy&&) = default;             ///< the source may only be destroyed or assigned to
   Policy& operator=(Policy&&) = default;  ///< the same
@@ -229,8 +228,7 @@ class Policy {
   }
   /// Bytes allocated.
   std::size_t bytes() const {
-    return score_.bytes() + keep_.bytes() + positions_.size() * sizeof(std::int32_t) + worth_.size() * sizeof(float) +
-           (picks_.size() + free_.size()) * sizeof(std::int32_t) + undo_.bytes();
+    return score_.bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) + undo_.bytes();
   }
 
   /// As newly made.
@@ -310,11 +308,10 @@ class Policy {
     }
     int middle = 0, forgotten = -1;
     for (int h = 0; h < heads_; ++h) {
-      score_.worth(h, r.sink, r.middle(), position_row(h), next_, rows, worth_.data());
+      score_.worth(h, r.sink, r.middle(), position_row(h), next_, rows, thinner_.worth());
       std::int32_t* kept = keep_.list(h);
       std::iota(kept, kept + r.sink, 0);
-      middle = pins_.empty() ? thin(r.hive, r.fresh, 0, 0, kept + r.sink, &forgotten)
-                             : thin_around_pins(h, r, kept + r.sink, &forgotten);
+      middle = thinner_(select_, r, pins_, position_row(h) + r.sink, kept + r.sink, &forgotten);
       for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
       std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
     }
@@ -326,54 +323,6 @@ class Policy {
     hive_ = middle;
     undo_.clear(next_);
     return keep_;
-  }
-
-  /// Passes over worth_[0, hive + fresh) until the budget holds, with `pinned` more rows counted, `pinned_hive` of them
-  /// in the hive; writes the indices kept, ascending, and returns how many. `forgotten`: how many rows, pinned ones
-  /// too, were kept unread at the beginning; -1: scores are read again.
-  int thin(int hive, int fresh, int pinned_hive, int pinned, std::int32_t* kept, int* forgotten) {
-    int unread = select_.forgotten(hive);
-    int count = select_.pass(worth_.data(), hive, fresh, pinned, kept);
-    const std::int32_t* last = kept;  // the last pass's picks, of what the pass before it left
-    while (select_.again(count + pinned)) {
-      // In place: picks ascend, so that index i is read before anything is written past it.
-      for (int i = 0; i < count; ++i) worth_[static_cast<std::size_t>(i)] = worth_[static_cast<std::size_t>(last[i])];
-      unread = select_.forgotten(count);
-      pinned_hive = pinned;
-      const int fewer = select_.pass(worth_.data(), count, 0, pinned, picks_.data());
-      for (int i = 0; i < fewer; ++i) kept[i] = kept[picks_[static_cast<std::size_t>(i)]];
-      count = fewer;
-      last = picks_.data();
-    }
-    *forgotten = unread < 0 ? -1 : unread + pinned_hive;
-    return count;
-  }
-
-  /// The same where rows may be pinned: those stay, and the others are thinned as if they were not there.
-  int thin_around_pins(int head, const Regions& r, std::int32_t* kept, int* forgotten) {
-    const std::int32_t* positions = position_row(head) + r.sink;
-    int hive = 0, free = 0, pinned_hive = 0;
-    for (int i = 0; i < r.middle(); ++i) {
-      if (pins_.contains(positions[i])) {
-        pinned_hive += i < r.hive;
-        continue;
-      }
-      hive += i < r.hive;
-      worth_[static_cast<std::size_t>(free)] = worth_[static_cast<std::size_t>(i)];
-      free_[static_cast<std::size_t>(free++)] = i;
-    }
-    const int pinned = r.middle() - free;
-    const int count = thin(hive, free - hive, pinned_hive, pinned, kept, forgotten);
-    for (int i = 0; i < count; ++i) kept[i] = free_[static_cast<std::size_t>(kept[i])];
-    // Merge from the back, in place: pinned and kept rows, ascending.
-    int end = count + pinned, k = count - 1;
-    for (int i = r.middle() - 1; i >= 0; --i) {
-      if (pins_.contains(positions[i]))
-        kept[--end] = i;
-      else if (k >= 0 && kept[k] == i)
-        kept[--end] = kept[k--];
-    }
-    return count + pinned;
   }
 
   std::int32_t* position_row(int head) { return positions_.data() + static_cast<std::ptrdiff_t>(head) * capacity_; }
@@ -390,10 +339,8 @@ class Policy {
   Keep keep_;
   Pins pins_;
   UndoLog undo_;
+  Thinner<Select> thinner_;
   std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
-  std::vector<float> worth_;             // [capacity], of the middle rows of one head
-  std::vector<std::int32_t> picks_;      // [capacity], of a pass after the first
-  std::vector<std::int32_t> free_;       // [capacity], the middle's rows that are not pinned
 };
 
 }  // namespace buzz
