@@ -34,3 +34,36 @@
 #else
 #define BUZZ_EXCEPTIONS 0
 #endif
+
+// What compiler flags allow. 1 where numbers are taken to be finite, so that it takes finite.h to ask whether they are:
+// -ffast-math, -ffinite-math-only, /fp:fast.
+#if (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) || defined(_M_FP_FAST)
+#define BUZZ_FINITE_MATH 1
+#else
+#define BUZZ_FINITE_MATH 0
+#endif
+// At the beginning of a function whose sums are to be made in the order written. (clang.)
+#if defined(__clang__) && __clang_major__ >= 12
+#define BUZZ_AS_WRITTEN _Pragma("clang fp reassociate(off)")
+#define BUZZ_REASSOCIATES 0
+#else
+#define BUZZ_AS_WRITTEN
+// 1 where the same takes as_written() (finite.h): -ffast-math, -funsafe-math-optimizations, /fp:fast.
+#if !defined(__CUDA_ARCH__) && (defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(_M_FP_FAST))
+#define BUZZ_REASSOCIATES 1
+#else
+#define BUZZ_REASSOCIATES 0
+#endif
+#endif
+// 1 where a double may have more bits than it is stored with: -mfpmath=387.
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && !defined(__CUDA_ARCH__)
+#define BUZZ_EXCESS_PRECISION 1
+#else
+#define BUZZ_EXCESS_PRECISION 0
+#endif
+// Has the compiler forget what it knows of an integer.
+#if (BUZZ_FINITE_MATH || BUZZ_REASSOCIATES) && (defined(__GNUC__) || defined(__clang__)) && !defined(__CUDA_ARCH__)
+#define BUZZ_FORGET(bits) __asm__("" : "+r"(bits))
+#else
+#define BUZZ_FORGET(bits) static_cast<void>(0)
+#endif

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "buzz/config.h"
+
+namespace buzz {
+
+/// What a number is, by its bits: under -ffast-math compilers take every number to be finite, and leave out what
+/// compares with NaN or asks std::isfinite(). Arguments are references, so that what is asked are bits in memory.
+/// @{
+
+/// The bits of a number, of which the compiler then knows nothing.
+BUZZ_HOST_DEVICE inline std::uint32_t bits_of(const float& x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  BUZZ_FORGET(bits);
+  return bits;
+}
+BUZZ_HOST_DEVICE inline std::uint64_t bits_of(const double& x) {  ///< the same
+  std::uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  BUZZ_FORGET(bits);
+  return bits;
+}
+
+/// Neither NaN nor infinite?
+BUZZ_HOST_DEVICE inline bool is_finite(const float& x) { return (~bits_of(x) & 0x7F800000u) != 0; }
+/// The same.
+BUZZ_HOST_DEVICE inline bool is_finite(const double& x) { return (~bits_of(x) & 0x7FF0000000000000u) != 0; }
+
+#if BUZZ_FINITE_MATH
+/// NaN?
+BUZZ_HOST_DEVICE constexpr bool is_nan(const float& x) {
+  return !__builtin_is_constant_evaluated() && (bits_of(x) & 0x7FFFFFFFu) > 0x7F800000u;
+}
+/// The same.
+BUZZ_HOST_DEVICE constexpr bool is_nan(const double& x) {
+  return !__builtin_is_constant_evaluated() && (bits_of(x) & 0x7FFFFFFFFFFFFFFFu) > 0x7FF0000000000000u;
+}
+#else
+/// NaN?
+BUZZ_HOST_DEVICE constexpr bool is_nan(const float& x) { return x != x; }
+BUZZ_HOST_DEVICE constexpr bool is_nan(const double& x) { return x != x; }  ///< the same
+#endif
+
+/// Makes a number NaN; a constant NaN is one that compilers may replace.
+BUZZ_HOST_DEVICE inline void put_nan(float* x) {
+  std::uint32_t bits = 0x7FC00000u;
+  BUZZ_FORGET(bits);
+  std::memcpy(x, &bits, sizeof bits);
+}
+/// @}
+
+/// x rounded to double, which under no compiler flag is merged with what is computed of it: for sums whose rounding is
+/// the point. A function that uses it begins with BUZZ_AS_WRITTEN.
+BUZZ_HOST_DEVICE inline double as_written(double x) {
+#if !BUZZ_EXCESS_PRECISION && !BUZZ_REASSOCIATES
+  return x;
+#elif !BUZZ_EXCESS_PRECISION && defined(__GNUC__) && defined(__SSE2__)
+  __asm__("" : "+x"(x));  // gcc's __builtin_assoc_barrier() does not last: its vector code has none
+  return x;
+#elif !BUZZ_EXCESS_PRECISION && defined(__GNUC__) && defined(__aarch64__)
+  __asm__("" : "+w"(x));
+  return x;
+#else
+  volatile double rounded = x;
+  return rounded;
+#endif
+}
+
+}  // namespace buzz
