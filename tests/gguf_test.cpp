@@ -154,6 +154,36 @@ TEST(Gguf, ReadsOurModelsFile) {
   EXPECT_EQ(file.texts("tokenizer.ggml.tokens").size(), 2048u);
 }
 
+TEST(ToFloat, KeepsSubnormals) {
+  GgufBuilder g;
+  g.tensor("wide") = {"wide", {2}, model::tensor_f32, bytes<std::uint32_t>(1) + bytes<std::uint32_t>(0x807FFFFF)};
+  g.tensor("half") = {"half", {2}, model::tensor_f16, bytes<std::uint16_t>(0x8001) + bytes<std::uint16_t>(0x03FF)};
+  g.tensor("blocks") = {"blocks", {32}, model::tensor_q8_0, bytes<std::uint16_t>(1) + std::string(32, '\2')};
+  const Gguf file = parse(g);
+  EXPECT_EQ(floats(file.tensors().at("wide")), (std::vector<float>{0x1p-149f, -0x1.fffffcp-127f}));
+  EXPECT_EQ(floats(file.tensors().at("half")), (std::vector<float>{-0x1p-24f, 0x3FFp-24f}));
+  EXPECT_EQ(floats(file.tensors().at("blocks")), std::vector<float>(32, 0x1p-23f));
+}
+
+TEST(ToFloatRefuses, NumbersThatAreNotFinite) {
+  const auto read = [](std::uint32_t type, std::uint64_t length, const std::string& data) {
+    GgufBuilder g;
+    g.tensor("blk.7.x") = {"blk.7.x", {length}, type, data};
+    return floats(parse(g).tensors().at("blk.7.x"));
+  };
+  const std::string which = "'blk.7.x' = element 2, which is not finite, allowed: finite ones";
+  for (std::uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7FC00000u, 0xFFC00001u, 0x7F800001u})
+    EXPECT_REFUSED(which, read(model::tensor_f32, 3, std::string(8, ' ') + bytes(bits))) << bits;
+  const std::uint16_t halves[] = {0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01};
+  for (std::uint16_t bits : halves) {
+    EXPECT_REFUSED(which, read(model::tensor_f16, 3, std::string(4, ' ') + bytes(bits))) << bits;
+    const std::string good = bytes<std::uint16_t>(0x3C00) + std::string(32, '\1');
+    for (char quants : {'\1', '\0'})  // that are 0 all of them, too
+      EXPECT_REFUSED("'blk.7.x' = scale of block 1, which is not finite, allowed: finite ones",
+                     read(model::tensor_q8_0, 64, good + bytes(bits) + std::string(32, quants)));
+  }
+}
+
 TEST(GgufRefuses, AMissingFile) {
   EXPECT_REFUSED("model file = 'no/such.gguf', allowed: a GGUF file that can be read", Gguf::read("no/such.gguf"));
 }

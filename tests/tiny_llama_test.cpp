@@ -346,6 +346,12 @@ TEST(ModelRefuses, TensorsThatTheForwardPassHasNoUseFor) {
   GgufBuilder g = small_model();
   g.tensor("blk.0.attn_q.bias") = {"blk.0.attn_q.bias", {32}, model::tensor_f32, model::random_f32(32, 1)};
   EXPECT_REFUSED("tensor = 'blk.0.attn_q.bias', allowed: the tensors of a llama model without biases", small(g));
+  for (const char* name : {"rope_freqs.weight", "blk.0.ffn_gate_inp.weight", "blk.1.attn_q.weight", "output.bias"}) {
+    g = small_model();
+    g.tensor(name) = {name, {4}, model::tensor_f32, model::random_f32(4, 1)};
+    EXPECT_REFUSED("tensor = '" + std::string(name) + "', allowed: the tensors of a llama model without biases",
+                   small(g));
+  }
 }
 
 TEST(ModelRefuses, ShapesThatDisagreeWithTheMetadata) {
@@ -392,6 +398,96 @@ TEST(ModelRefuses, OtherArchitecturesAndVariants) {
                  with("llama.rope.scaling.type", model::string, text("yarn")));
   EXPECT_REFUSED("llama.attention.key_length = 16, allowed: 8, embedding_length / head_count",
                  with("llama.attention.key_length", 16u));
+}
+
+/// Keys that change what is computed, each with a value that changes nothing and one that does.
+struct Variant {
+  const char* key;
+  std::uint32_t type;
+  std::string neutral, other;
+  const char* text;  // of the refusal, after the key
+};
+const Variant variants[] = {
+    {"llama.rope.scale_linear", model::f32, bytes(1.0f), bytes(4.0f), "4, allowed: 1"},
+    {"llama.rope.scaling.factor", model::f32, bytes(1.0f), bytes(8.0f), "8, allowed: 1"},
+    {"llama.rope.scaling.attn_factor", model::f32, bytes(1.0f), bytes(1.5f), "1.5, allowed: 1"},
+    {"llama.rope.scaling.yarn_log_multiplier", model::f32, bytes(0.0f), bytes(0.1f), "0.100000001, allowed: 0"},
+    {"llama.rope.scaling.type", model::string, text("none"), text("linear"), "'linear', allowed: 'none'"},
+    {"llama.attention.causal", model::boolean, std::string(1, '\1'), std::string(1, '\0'), "false, allowed: true"},
+    {"llama.attention.scale", model::f32, bytes(1 / std::sqrt(8.0f)), bytes(1.0f), "1, allowed: 0.353553385"},
+    {"llama.attention.sliding_window", model::u32, bytes(0u), bytes(16u), "16, allowed: 0"},
+    {"llama.attention.max_alibi_bias", model::f32, bytes(0.0f), bytes(8.0f), "8, allowed: 0"},
+    {"llama.attention.clamp_kqv", model::f32, bytes(0.0f), bytes(6.0f), "6, allowed: 0"},
+    {"llama.attn_logit_softcapping", model::f32, bytes(0.0f), bytes(50.0f), "50, allowed: 0"},
+    {"llama.final_logit_softcapping", model::f32, bytes(0.0f), bytes(NAN), "nan, allowed: 0"},
+    {"llama.logit_scale", model::f32, bytes(1.0f), bytes(0.0625f), "0.0625, allowed: 1"},
+    {"llama.embedding_scale", model::f32, bytes(1.0f), bytes(12.0f), "12, allowed: 1"},
+    {"llama.residual_scale", model::f32, bytes(1.0f), bytes(NAN), "nan, allowed: 1"},
+    {"llama.expert_count", model::u32, bytes(0u), bytes(8u), "8, allowed: 0"},
+    {"llama.expert_used_count", model::u32, bytes(0u), bytes(2u), "2, allowed: 0"},
+    {"llama.use_parallel_residual", model::boolean, std::string(1, '\0'), std::string(1, '\1'), "true, allowed: false"},
+    {"llama.tensor_data_layout", model::string, text("Meta AI original pth"), text("reference"),
+     "'reference', allowed: 'Meta AI original pth'"},
+    {"llama.attention.value_length", model::u32, bytes(8u), bytes(4u), "4, allowed: 8, embedding_length / head_count"},
+    {"general.type", model::string, text("model"), text("adapter"), "'adapter', allowed: 'model'"},
+    {"general.quantization_version", model::u32, bytes(2u), bytes(1u), "1, allowed: 2"},
+    {"tokenizer.ggml.pre", model::string, text("default"), text("llama-bpe"), "'llama-bpe', allowed: 'default'"},
+    {"tokenizer.ggml.remove_extra_whitespaces", model::boolean, std::string(1, '\0'), std::string(1, '\1'),
+     "true, allowed: false"},
+    {"tokenizer.ggml.escape_whitespaces", model::boolean, std::string(1, '\1'), std::string(1, '\0'),
+     "false, allowed: true"},
+    {"tokenizer.ggml.add_sep_token", model::boolean, std::string(1, '\0'), std::string(1, '\1'),
+     "true, allowed: false"},
+    {"tokenizer.ggml.eot_token_id", model::u32, bytes(2u), bytes(3u), "3, allowed: 2"},
+};
+
+TEST(ModelRefuses, MetadataThatTheForwardPassDoesNotHonour) {
+  for (const Variant& v : variants) {
+    EXPECT_NO_THROW(with(v.key, v.type, v.neutral)) << v.key;
+    EXPECT_REFUSED(std::string(v.key) + " = " + v.text, with(v.key, v.type, v.other));
+  }
+  EXPECT_REFUSED("llama.attention.causal = 'no', allowed: 1",
+                 with("llama.attention.causal", model::string, text("no")));
+  EXPECT_NO_THROW(with("llama.logit_scale", model::u64, bytes<std::uint64_t>(1))) << "1 is 1 in every type";
+}
+
+TEST(ModelRefuses, KeysThatItDoesNotKnow) {
+  const std::string why = ", allowed: no value, since this reader does not know the key";
+  for (const char* key :
+       {"llama.rope.scaling.yarn_beta_fast", "llama.attention.layer_norm_epsilon", "llama.pooling_type", "llama.x",
+        "llama.attention.head_count_kvs", "llama.", "tokenizer.ggml.merges", "tokenizer.ggml.add_prefix", "tokenizer.x",
+        "split.count", "adapter.lora.alpha", "clip.has_vision_encoder", "gemma.attention.causal", "logit_scale",
+        "llama.a.name.longer.than.what.is.printed.of.a.value"}) {
+    EXPECT_REFUSED(key + (" = 3" + why), with(key, 3u));
+  }
+  EXPECT_REFUSED("llama.suppress = an array of 2 elements" + why,
+                 with("llama.suppress", model::array, model::list<float>(model::f32, {1, 2})));
+  EXPECT_REFUSED("llama.a?? = 'x?'" + why, with("llama.a\n\xFF", model::string, text("x\x1B")));
+}
+
+TEST(Model, PassesOverWhatOnlyDescribesIt) {
+  GgufBuilder g = small_model();
+  for (const char* key :
+       {"general.name", "general.author", "general.base_model.0.name", "quantize.imatrix.file",
+        "tokenizer.chat_template", "tokenizer.chat_template.tool_use", "tokenizer.huggingface.json"}) {
+    g.set(key, model::string, text("x"));
+  }
+  g.set("tokenizer.ggml.padding_token_id", model::u32, bytes(~0u));
+  g.set("llama.rope.scaling.original_context_length", model::u32, bytes(64u));
+  g.set("general.file_type", model::u32, bytes(7u));
+  EXPECT_NO_THROW(small(g));
+}
+
+TEST(ModelRefuses, WeightsThatAreNotFinite) {
+  GgufBuilder g = small_model();
+  g.tensor("blk.0.attn_k.weight").data.replace(4 * 100, 4, bytes<std::uint32_t>(0x7FC00000));
+  EXPECT_REFUSED("'blk.0.attn_k.weight' = element 100, which is not finite, allowed: finite ones", small(g));
+  g = small_model();
+  g.tensor("blk.0.ffn_up.weight").data.replace(34 * 3, 2, bytes<std::uint16_t>(0x7C00));
+  EXPECT_REFUSED("'blk.0.ffn_up.weight' = scale of block 3, which is not finite, allowed: finite ones", small(g));
+  g = small_model();
+  g.tensor("blk.0.attn_norm.weight").data.replace(0, 2, bytes<std::uint16_t>(0xFE00));
+  EXPECT_REFUSED("'blk.0.attn_norm.weight' = element 0, which is not finite, allowed: finite ones", small(g));
 }
 
 TEST(Model, OfDamagedBytesIsRefusedOrRunsWithoutHarm) {

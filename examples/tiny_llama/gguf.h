@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -19,12 +20,14 @@ namespace tiny_llama {
 
 using buzz::fail;
 
-/// Text that came from outside, made fit to print: at most 40 characters, ASCII only.
-inline std::string printable(std::string_view text) {
-  std::string safe = "'";
-  for (char c : text.substr(0, 40)) safe += (c >= ' ' && c <= '~') ? c : '?';
-  return safe + (text.size() > 40 ? "...'" : "'");
+/// Text that came from outside, made fit to print: at most that many characters, ASCII only.
+inline std::string fit_to_print(std::string_view text, std::size_t most) {
+  std::string safe;
+  for (char c : text.substr(0, most)) safe += (c >= ' ' && c <= '~') ? c : '?';
+  return safe + (text.size() > most ? "..." : "");
 }
+/// The same between quotes, short.
+inline std::string printable(std::string_view text) { return "'" + fit_to_print(text, 40) + "'"; }
 
 enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 enum class TensorType : std::uint32_t { f32 = 0, f16 = 1, q8_0 = 8 };
@@ -38,19 +41,22 @@ struct Value {
 };
 
 struct Tensor {
+  std::string name;
   TensorType type = TensorType::f32;
   std::vector<std::int64_t> shape;  // slowest first, as everywhere in buzz; the file has the fastest first
   std::int64_t size = 0;            // elements
   std::string_view bytes;
 };
 
-/// A little-endian integer or float32 from its bytes, on any machine.
+/// A little-endian integer, float32 or float64 from its bytes, on any machine.
 template <class U>
 U from_bytes(std::string_view bytes) {
   std::uint64_t bits = 0;
   for (std::size_t i = 0; i < sizeof(U); ++i) bits |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
   if constexpr (std::is_same_v<U, float>) {
     return Eigen::numext::bit_cast<float>(static_cast<std::uint32_t>(bits));
+  } else if constexpr (std::is_same_v<U, double>) {
+    return Eigen::numext::bit_cast<double>(bits);
   } else {
     return static_cast<U>(bits);
   }
@@ -120,6 +126,7 @@ class Gguf {
   Gguf& operator=(Gguf&&) = default;
 
   const std::map<std::string, Tensor, std::less<>>& tensors() const { return tensors_; }
+  const std::map<std::string, Value, std::less<>>& values() const { return values_; }
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 
   std::int64_t integer(const std::string& key, std::int64_t low, std::int64_t high) const {
@@ -241,6 +248,7 @@ class Gguf {
 
   static Tensor read_tensor(std::string_view name, Cursor& cursor) {
     Tensor tensor;
+    tensor.name = std::string(name);
     const auto axes = cursor.integer<std::uint32_t>(printable(name) + " axes");
     if (axes < 1 || axes > 4) fail(printable(name) + " axes", std::to_string(axes), "1 to 4");
     constexpr std::uint64_t most = std::uint64_t{1} << 40;  // elements; leaves the byte count far from overflow
@@ -327,8 +335,14 @@ class Gguf {
 };
 
 /// The tensor's elements as float, exactly: each F16 has its float, and a Q8_0 element is an 8-bit integer times the
-/// F16 scale of its block of 32.
+/// F16 scale of its block of 32. Errors: an element, or a block's scale, that is NaN or infinite.
 inline void to_float(const Tensor& tensor, float* out) {
+  const auto finite = [&](float number, const char* what, std::size_t i) {
+    if (!std::isfinite(number))
+      fail(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
+           "finite ones");
+    return number;
+  };
   const auto half = [&](std::size_t at) {
     const auto bits = from_bytes<std::uint16_t>(tensor.bytes.substr(at, 2));
     return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(bits));
@@ -336,14 +350,15 @@ inline void to_float(const Tensor& tensor, float* out) {
   const auto size = static_cast<std::size_t>(tensor.size);
   switch (tensor.type) {
     case TensorType::f32:
-      for (std::size_t i = 0; i < size; ++i) out[i] = from_bytes<float>(tensor.bytes.substr(4 * i, 4));
+      for (std::size_t i = 0; i < size; ++i)
+        out[i] = finite(from_bytes<float>(tensor.bytes.substr(4 * i, 4)), "element", i);
       return;
     case TensorType::f16:
-      for (std::size_t i = 0; i < size; ++i) out[i] = half(2 * i);
+      for (std::size_t i = 0; i < size; ++i) out[i] = finite(half(2 * i), "element", i);
       return;
     case TensorType::q8_0:
       for (std::size_t block = 0; block < size / 32; ++block) {
-        const float scale = half(34 * block);
+        const float scale = finite(half(34 * block), "scale of block", block);
         const char* quants = tensor.bytes.data() + 34 * block + 2;
         for (int i = 0; i < 32; ++i) *out++ = scale * static_cast<float>(static_cast<signed char>(quants[i]));
       }

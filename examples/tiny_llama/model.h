@@ -11,6 +11,7 @@
 
 #include "buzz/error.h"
 #include "tiny_llama/gguf.h"
+#include "tiny_llama/metadata.h"
 #include "tiny_llama/tokenizer.h"
 
 namespace tiny_llama {
@@ -23,8 +24,8 @@ struct Config {
   int layers;
   int query_heads, kv_heads, head_dim;  // query_heads * head_dim == dim
   int ffn;                              // width between gate / up and down
-  int vocab;
-  int context;  // positions that the model was trained on
+  int vocab;                            // 0 until the tokenizer is read, where the metadata do not say
+  int context;                          // positions that the model was trained on
   float norm_eps;
   float rope_base;
   int rope_dims;  // leading elements of a head that are rotated
@@ -56,19 +57,47 @@ struct Model {
   std::int64_t parameters;
 };
 
+/// What would change the forward pass and is not in it is refused, unless it says that there is nothing to change.
+inline void refuse_variants(Metadata& m, const Config& c) {
+  m.expect("rope.scaling.type", "none");
+  m.expect("tensor_data_layout", "Meta AI original pth");  // pairs that are rotated lie side by side
+  for (const char* factor : {"rope.scale_linear", "rope.scaling.factor", "rope.scaling.attn_factor", "embedding_scale",
+                             "residual_scale", "logit_scale"}) {
+    m.expect(factor, 1);
+  }
+  m.expect("attention.scale", static_cast<double>(1 / std::sqrt(static_cast<float>(c.head_dim))));
+  m.expect("attention.causal", 1);
+  for (const char* off : {"rope.scaling.yarn_log_multiplier", "attention.sliding_window", "attention.max_alibi_bias",
+                          "attention.clamp_kqv", "attn_logit_softcapping", "final_logit_softcapping", "expert_count",
+                          "expert_used_count", "use_parallel_residual"}) {
+    m.expect(off, 0);
+  }
+  m.describe({"rope.scaling.original_context_length", "rope.scaling.finetuned"});  // of what is no longer scaled
+  m.refuse_others();
+}
+
+/// Errors: metadata that is missing, out of range, of another model, or not known.
 inline Config read_config(const Gguf& file) {
-  const std::string_view architecture = file.text("general.architecture");
+  Metadata general(file, "general.");  // describes, but for these
+  const std::string_view architecture = general.text("architecture");
   if (architecture != "llama") fail("general.architecture", printable(architecture), "'llama'");
-  const auto dimension = [&](const char* key, std::int64_t most) {
-    return static_cast<int>(file.integer(key, 1, most));
-  };
+  general.expect("type", "model");
+  general.expect("quantization_version", 2);  // of Q8_0's blocks: older ones have other scales
+  for (const auto& [key, value] : file.values()) {
+    const auto begins = [&, &key = key](const char* space) { return Metadata::begins(key, space); };
+    if (!begins("general.") && !begins("llama.") && !begins("tokenizer.") && !begins("quantize."))
+      Metadata::refuse(key, value);  // a part of a model, an adapter to one, another architecture
+  }
+
+  Metadata m(file, "llama.");
   Config c{};
-  c.dim = dimension("llama.embedding_length", 1 << 16);
-  c.layers = dimension("llama.block_count", 1 << 10);
-  c.query_heads = dimension("llama.attention.head_count", 1 << 10);
-  c.kv_heads = file.integer("llama.attention.head_count_kv", 1, c.query_heads, c.query_heads);
-  c.ffn = dimension("llama.feed_forward_length", 1 << 20);
-  c.context = dimension("llama.context_length", 1 << 24);
+  c.dim = m.integer("embedding_length", 1, 1 << 16);
+  c.layers = m.integer("block_count", 1, 1 << 10);
+  c.query_heads = m.integer("attention.head_count", 1, 1 << 10);
+  c.kv_heads = m.integer("attention.head_count_kv", 1, c.query_heads, c.query_heads);
+  c.ffn = m.integer("feed_forward_length", 1, 1 << 20);
+  c.vocab = m.integer("vocab_size", 1, 1 << 24, 0);
+  c.context = m.integer("context_length", 1, 1 << 24);
   if (c.dim % c.query_heads != 0) {
     fail("llama.embedding_length", c.dim,
          "a multiple of llama.attention.head_count = " + std::to_string(c.query_heads));
@@ -78,25 +107,23 @@ inline Config read_config(const Gguf& file) {
          "a multiple of llama.attention.head_count_kv = " + std::to_string(c.kv_heads));
   }
   c.head_dim = c.dim / c.query_heads;
-  c.rope_dims = file.integer("llama.rope.dimension_count", 2, c.head_dim, c.head_dim);
+  c.rope_dims = m.integer("rope.dimension_count", 2, c.head_dim, c.head_dim);
   if (c.rope_dims % 2 != 0) fail("llama.rope.dimension_count", c.rope_dims, "an even number");
-  c.rope_base = file.number("llama.rope.freq_base", 10000.0f);
+  c.rope_base = m.number("rope.freq_base", 10000.0f);
   if (!(c.rope_base > 1) || !std::isfinite(c.rope_base)) {
     fail("llama.rope.freq_base", std::to_string(c.rope_base), "finite and > 1");
   }
-  c.norm_eps = file.number("llama.attention.layer_norm_rms_epsilon");
+  c.norm_eps = m.number("attention.layer_norm_rms_epsilon");
   if (!(c.norm_eps > 0) || !(c.norm_eps < 1)) {
     fail("llama.attention.layer_norm_rms_epsilon", std::to_string(c.norm_eps), "> 0 and < 1");
   }
-  // What would change the forward pass and is not in it is refused, not passed over.
-  for (const char* key : {"llama.attention.key_length", "llama.attention.value_length"}) {
-    if (file.integer(key, 1, 1 << 16, c.head_dim) != c.head_dim) {
-      fail(key, file.integer(key, 1, 1 << 16, 0), std::to_string(c.head_dim) + ", embedding_length / head_count");
+  for (const char* key : {"attention.key_length", "attention.value_length"}) {
+    const int length = m.integer(key, 1, 1 << 16, c.head_dim);
+    if (length != c.head_dim) {
+      fail(std::string("llama.") + key, length, std::to_string(c.head_dim) + ", embedding_length / head_count");
     }
   }
-  if (file.has("llama.rope.scaling.type") && file.text("llama.rope.scaling.type") != "none") {
-    fail("llama.rope.scaling.type", printable(file.text("llama.rope.scaling.type")), "'none'");
-  }
+  refuse_variants(m, c);
   return c;
 }
 
@@ -151,11 +178,10 @@ class TensorReader {
 inline Model read_model(const Gguf& file) {
   Config c = read_config(file);
   Tokenizer tokenizer(read_vocabulary(file));
-  c.vocab = tokenizer.size();
-  if (file.integer("llama.vocab_size", 1, 1 << 24, c.vocab) != c.vocab) {
-    fail("llama.vocab_size", file.integer("llama.vocab_size", 1, 1 << 24, 0),
-         std::to_string(c.vocab) + ", the elements of tokenizer.ggml.tokens");
+  if (c.vocab != 0 && c.vocab != tokenizer.size()) {
+    fail("llama.vocab_size", c.vocab, std::to_string(tokenizer.size()) + ", the elements of tokenizer.ggml.tokens");
   }
+  c.vocab = tokenizer.size();
   TensorReader tensors(file);
   Weights w;
   w.embedding = tensors.matrix("token_embd.weight", c.vocab, c.dim);

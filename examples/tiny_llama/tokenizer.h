@@ -13,6 +13,7 @@
 
 #include "buzz/error.h"
 #include "tiny_llama/gguf.h"
+#include "tiny_llama/metadata.h"
 #include "tiny_llama/utf8.h"
 
 namespace tiny_llama {
@@ -27,20 +28,30 @@ struct Vocabulary {
   bool add_bos = true, add_eos = false, add_space_prefix = true;
 };
 
+/// Errors: metadata that is missing, out of range, of another tokenizer, or not known.
 inline Vocabulary read_vocabulary(const Gguf& file) {
-  const std::string_view kind = file.text("tokenizer.ggml.model");
+  Metadata m(file, "tokenizer.");
+  const std::string_view kind = m.text("ggml.model");
   if (kind != "llama") fail("tokenizer.ggml.model", printable(kind), "'llama' (sentencepiece BPE)");
+  m.expect("ggml.pre", "default");
   Vocabulary v;
-  for (std::string_view token : file.texts("tokenizer.ggml.tokens")) v.tokens.emplace_back(token);
-  v.scores = file.numbers<float>("tokenizer.ggml.scores");
-  v.types = file.numbers<std::int32_t>("tokenizer.ggml.token_type");
+  for (std::string_view token : m.texts("ggml.tokens")) v.tokens.emplace_back(token);
+  v.scores = m.numbers<float>("ggml.scores");
+  v.types = m.numbers<std::int32_t>("ggml.token_type");
   const int last = static_cast<int>(v.tokens.size()) - 1;
-  v.bos = file.integer("tokenizer.ggml.bos_token_id", 0, last, v.bos);
-  v.eos = file.integer("tokenizer.ggml.eos_token_id", 0, last, v.eos);
-  v.unk = file.integer("tokenizer.ggml.unknown_token_id", 0, last, v.unk);
-  v.add_bos = file.boolean("tokenizer.ggml.add_bos_token", v.add_bos);
-  v.add_eos = file.boolean("tokenizer.ggml.add_eos_token", v.add_eos);
-  v.add_space_prefix = file.boolean("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
+  v.bos = m.integer("ggml.bos_token_id", 0, last, v.bos);
+  v.eos = m.integer("ggml.eos_token_id", 0, last, v.eos);
+  v.unk = m.integer("ggml.unknown_token_id", 0, last, v.unk);
+  v.add_bos = m.boolean("ggml.add_bos_token", v.add_bos);
+  v.add_eos = m.boolean("ggml.add_eos_token", v.add_eos);
+  v.add_space_prefix = m.boolean("ggml.add_space_prefix", v.add_space_prefix);
+  m.expect("ggml.escape_whitespaces", 1);
+  for (const char* off : {"ggml.remove_extra_whitespaces", "ggml.add_sep_token"}) m.expect(off, 0);
+  m.expect("ggml.eot_token_id", v.eos);  // one token ends a text
+  // Tokens that no text becomes, and what is put around a text before it comes here.
+  m.describe({"ggml.padding_token_id", "ggml.seperator_token_id", "ggml.cls_token_id", "ggml.mask_token_id",
+              "chat_template", "chat_templates", "huggingface.json"});
+  m.refuse_others();
   return v;
 }
 
