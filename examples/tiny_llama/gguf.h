@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace tiny_llama {
 
@@ -338,7 +338,7 @@ class Gguf {
 /// F16 scale of its block of 32. Errors: an element, or a block's scale, that is NaN or infinite.
 inline void to_float(const Tensor& tensor, float* out) {
   const auto finite = [&](float number, const char* what, std::size_t i) {
-    if (!std::isfinite(number))
+    if (!buzz::is_finite(number))
       fail(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
            "finite ones");
     return number;

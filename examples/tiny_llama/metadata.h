@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "buzz/finite.h"
 #include "tiny_llama/gguf.h"
 
 namespace tiny_llama {
@@ -93,7 +94,7 @@ class Metadata {
     if (!file_.has(key)) return;
     const Value& value = file_.values().find(key)->second;
     double number = 0;
-    if (!to_number(value, number) || !(number == allowed))
+    if (!to_number(value, number) || !buzz::is_finite(number) || number != allowed)
       fail(key, shown(value), number_text(allowed, value.type == ValueType::boolean));
   }
   /// Keys that say something of the model, and whatever they say, nothing is computed from it; also those below them.

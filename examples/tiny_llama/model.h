@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 #include "tiny_llama/gguf.h"
 #include "tiny_llama/metadata.h"
 #include "tiny_llama/tokenizer.h"
@@ -110,11 +111,11 @@ inline Config read_config(const Gguf& file) {
   c.rope_dims = m.integer("rope.dimension_count", 2, c.head_dim, c.head_dim);
   if (c.rope_dims % 2 != 0) fail("llama.rope.dimension_count", c.rope_dims, "an even number");
   c.rope_base = m.number("rope.freq_base", 10000.0f);
-  if (!(c.rope_base > 1) || !std::isfinite(c.rope_base)) {
+  if (!buzz::is_finite(c.rope_base) || !(c.rope_base > 1)) {
     fail("llama.rope.freq_base", std::to_string(c.rope_base), "finite and > 1");
   }
   c.norm_eps = m.number("attention.layer_norm_rms_epsilon");
-  if (!(c.norm_eps > 0) || !(c.norm_eps < 1)) {
+  if (!buzz::is_finite(c.norm_eps) || !(c.norm_eps > 0) || !(c.norm_eps < 1)) {
     fail("llama.attention.layer_norm_rms_epsilon", std::to_string(c.norm_eps), "> 0 and < 1");
   }
   for (const char* key : {"attention.key_length", "attention.value_length"}) {

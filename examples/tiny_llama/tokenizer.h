@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <queue>
 #include <string>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 #include "tiny_llama/gguf.h"
 #include "tiny_llama/metadata.h"
 #include "tiny_llama/utf8.h"
@@ -148,7 +148,7 @@ class Tokenizer {
     expect("tokenizer.ggml.scores", v.scores.size());
     expect("tokenizer.ggml.token_type", v.types.size());
     for (float score : v.scores) {
-      if (!std::isfinite(score)) fail("tokenizer.ggml.scores", std::to_string(score), "finite numbers");
+      if (!buzz::is_finite(score)) fail("tokenizer.ggml.scores", std::to_string(score), "finite numbers");
     }
     for (std::size_t id = 0; id < size; ++id) {
       const std::int32_t type = v.types[id];
