@@ -1,12 +1,14 @@
 // Rows never exceed sink + window + threshold + max_chunk, however long the sequence; that number is reached; and an
-// eviction leaves no more than sink + window + threshold.
+// eviction leaves no more than sink + window + threshold. Every bound that the library promises, in all small options.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
+#include "buzz/score/given.h"
 
 namespace {
 
@@ -187,6 +189,360 @@ TEST(Bound, ACacheOfTheLibrarysOwn) {
   EXPECT_LE(most_left, 4 + 160 + 400);
   EXPECT_EQ(cache.next_position(), kTokens);
   EXPECT_EQ(cache.bytes(), bytes);
+}
+
+// All small options, by enumeration.
+
+int ceil_of(long long a, long long b) { return static_cast<int>((a + b - 1) / b); }
+
+/// What the pages say of a selection, said again. pinned: rows between sink and window.
+struct Promise {
+  int capacity = 0, threshold = 0, room = 0;
+  bool single = false;
+  int moves = buzz::unlimited_moves;  // of a row, where nothing is pinned
+};
+
+Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, int max_chunk) {
+  Promise p;
+  p.threshold = o.threshold;
+  p.single = o.passes == buzz::Passes::single;
+  const int middle = p.single ? std::max(o.threshold + max_chunk, 2 * (max_chunk + 1)) : o.threshold + max_chunk;
+  p.capacity = o.sink + o.window + middle;
+  const bool close = o.chunk != 0 && o.hive == buzz::HiveRule::together;
+  p.room = p.single ? std::max(0, o.threshold - max_chunk - 2)
+                    : o.threshold + 1 - (close ? ceil_of(o.chunk, o.chunk - o.keep) : 2);
+  p.moves = buzz::Segments::most_moves(o, o.window, max_chunk);
+  return p;
+}
+Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::TopK>& o, int max_chunk) {
+  Promise p;
+  p.threshold = o.threshold != 0 ? o.threshold : o.heavy;
+  p.capacity = o.sink + o.window + p.threshold + max_chunk;
+  p.room = o.heavy;
+  return p;
+}
+Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::Nothing>& o, int max_chunk) {
+  Promise p;
+  p.threshold = p.room = o.threshold;
+  p.capacity = o.sink + o.window + o.threshold + max_chunk;
+  return p;
+}
+
+/// Rows of the middle that an eviction leaves, of which `pinned` are: those pass by, and the budget counts them.
+int left(const buzz::Segments::Options& o, const buzz::Regions& r, int pinned_hive, int pinned) {
+  const long long chunk = o.chunk != 0 ? o.chunk : o.keep * o.stride;
+  const int half = o.chunk != 0 ? ceil_of(o.chunk, 2 * o.keep) : ceil_of(o.stride, 2);
+  const int hive_stride = o.hive_stride != 0 ? o.hive_stride : std::max(2, half);
+  const auto once = [&](int hive, int fresh) {
+    if (o.hive == buzz::HiveRule::together) return ceil_of(1LL * (hive + fresh) * o.keep, chunk);
+    return ceil_of(hive, hive_stride) + ceil_of(1LL * fresh * o.keep, chunk);
+  };
+  int count = once(r.hive - pinned_hive, r.fresh - (pinned - pinned_hive));
+  while (o.passes == buzz::Passes::until_bounded && count + pinned > o.threshold) count = once(count, 0);
+  return count + pinned;
+}
+int left(const buzz::TopK::Options& o, const buzz::Regions& r, int, int) { return std::min(o.heavy, r.middle()); }
+int left(const buzz::Nothing::Options&, const buzz::Regions&, int, int pinned) { return pinned; }
+
+/// Lives of small policies; each says the first thing that is not as promised, or nothing.
+template <class Select>
+class Lives {
+ public:
+  using Policy = buzz::Policy<buzz::Given, Select>;
+  using Options = typename Policy::Options;
+
+  /// Every way of calling and pinning.
+  void all(const Options& o) {
+    for (int max_chunk : {1, 2, 5})
+      for (int way = 0; way < (max_chunk == 1 ? 1 : 3); ++way)
+        for (bool pins : {false, true}) {
+          const std::string fault = life(o, max_chunk, way, pins);
+          ++lives_;
+          if (!fault.empty() && ++faults_ <= 5) ADD_FAILURE() << fault << describe(o, max_chunk, way, pins);
+        }
+  }
+  long long lives() const { return lives_; }
+  int most_moves() const { return most_moves_; }
+
+ private:
+  std::string life(const Options& o, int max_chunk, int way, bool pins) {
+    const Promise promise = promise_of(o, max_chunk);
+    Policy policy(o, 1, max_chunk);
+    if (policy.capacity() != promise.capacity) return "capacity " + std::to_string(policy.capacity());
+    if (promise.room < 0) return "room for less than no pin";
+    const std::size_t bytes = policy.bytes();
+    const int pinned = pins ? promise.room : 0, tokens = promise.capacity + 12;
+    policy.pin(o.sink, pinned);
+    if (pins) {
+      try {
+        policy.pin(o.sink, pinned + 1);
+        return "a pin too many";
+      } catch (const buzz::InvalidArgument& e) {
+        if (std::string(e.field()) != "pinned rows") return "field of a pin too many";
+      }
+    }
+    moves_.assign(static_cast<std::size_t>(tokens), 0);
+    int peak = 0;
+    for (int t = 0; t < tokens;) {
+      const int n = std::min(way == 0 ? 1 : way == 1 ? max_chunk : 1 + (t * 7 + 3) % max_chunk, tokens - t);
+      policy.append(n);  // never refused
+      t += n;
+      peak = std::max(peak, policy.rows());
+      give(policy, t + way);
+      const buzz::Regions r = policy.regions();
+      if (policy.due() != (r.middle() > promise.threshold)) return "due";
+      if (!policy.due()) continue;
+      int pinned_now = 0, pinned_hive = 0;
+      for (int i = r.sink; i < r.sink + r.middle(); ++i) {
+        const int at = policy.positions(0)[i];
+        const bool is = at >= o.sink && at < o.sink + pinned;
+        pinned_now += is;
+        pinned_hive += is && i < r.sink + r.hive;
+      }
+      before_.assign(policy.positions(0).begin(), policy.positions(0).end());
+      const buzz::Keep& keep = policy.select();
+      const int middle = policy.regions().middle();
+      if (policy.regions().window != r.window || policy.regions().sink != r.sink) return "sink or window";
+      if (middle != left(o, r, pinned_hive, pinned_now)) return "rows after an eviction";
+      if (!promise.single && policy.due()) return "an eviction that leaves another due";
+      if (promise.single && middle - pinned_now > (r.middle() - pinned_now) / 2 + 1)
+        return "a pass that does not halve";
+      for (int i = 0; i < policy.rows(); ++i)
+        if (keep.rows(0)[i] != i)
+          ++moves_[static_cast<std::size_t>(before_[static_cast<std::size_t>(keep.rows(0)[i])])];
+      // Sink, window and pins are as they were.
+      const auto held = policy.positions(0);
+      for (int i = 0; i < r.sink; ++i)
+        if (held[i] != i) return "sink";
+      for (int i = 1; i <= r.window; ++i)
+        if (held[held.size - i] != t - i) return "window";
+      for (int p = 0; p < std::min(pinned, t - o.sink); ++p)
+        if (!std::binary_search(held.begin(), held.end(), o.sink + p)) return "a pin";
+    }
+    if (peak > promise.capacity) return "peak " + std::to_string(peak);
+    if (!promise.single && max_chunk == 1 && peak != promise.capacity) return "a slack bound";
+    if (policy.bytes() != bytes) return "bytes";
+    const int most = *std::max_element(moves_.begin(), moves_.end());
+    if (!pins && promise.moves <= buzz::few_moves) {
+      most_moves_ = std::max(most_moves_, most);
+      if (most > promise.moves) return std::to_string(most) + " moves, promised " + std::to_string(promise.moves);
+    }
+    return "";
+  }
+
+  /// The newest, the oldest, or any row is worth the most, in turn.
+  void give(Policy& policy, int turn) {
+    worth_.resize(static_cast<std::size_t>(policy.rows()));
+    for (int i = 0; i < policy.rows(); ++i) {
+      const int p = policy.positions(0)[i], kind = seed_ % 3;
+      worth_[static_cast<std::size_t>(i)] =
+          static_cast<float>(kind == 0   ? p
+                             : kind == 1 ? -p
+                                         : ((p + seed_) * 7919 + turn * 104729) % 1009);
+    }
+    policy.give(buzz::view(worth_, 1, 1, policy.rows()));
+    seed_ += turn % 5 == 0 && seed_ % 3 == 2;
+  }
+
+  static std::string describe(const Options& o, int max_chunk, int way, bool pins) {
+    std::string s = ": sink " + std::to_string(o.sink) + " window " + std::to_string(o.window) + " threshold " +
+                    std::to_string(o.threshold) + " max_chunk " + std::to_string(max_chunk) + " way " +
+                    std::to_string(way) + (pins ? " pins" : "");
+    if constexpr (std::is_same_v<Select, buzz::Segments>)
+      s += " stride " + std::to_string(o.stride) + " keep " + std::to_string(o.keep) + " chunk " +
+           std::to_string(o.chunk) + " hive_stride " + std::to_string(o.hive_stride) + " hive " +
+           std::to_string(static_cast<int>(o.hive)) + " passes " + std::to_string(static_cast<int>(o.passes));
+    if constexpr (std::is_same_v<Select, buzz::TopK>) s += " heavy " + std::to_string(o.heavy);
+    return s;
+  }
+
+  std::vector<int> moves_, before_;
+  std::vector<float> worth_;
+  int seed_ = 0, faults_ = 0, most_moves_ = 0;
+  long long lives_ = 0;
+};
+
+/// Calls f for each sink of 0 to 3 and window of 0 to 4.
+template <class Options, class F>
+void with_protected(Options o, F&& f) {
+  for (o.sink = 0; o.sink <= 3; ++o.sink)
+    for (o.window = 0; o.window <= 4; ++o.window) f(o);
+}
+
+/// Calls f for each small beehive, those too that are refused.
+template <class F>
+void with_segments(F&& f) {
+  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  const auto rules = [&] {
+    for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
+      for (auto passes : {buzz::Passes::until_bounded, buzz::Passes::single})
+        for (int hive_stride : {0, 3})
+          for (int threshold = 1; threshold <= 7; ++threshold) {
+            o.hive = hive;
+            o.passes = passes;
+            o.hive_stride = hive_stride;
+            o.threshold = threshold;
+            f(o);
+          }
+  };
+  for (o.keep = 1; o.keep <= 3; ++o.keep)
+    for (o.stride = 1; o.stride <= 4; ++o.stride) rules();
+  o.stride = 0;
+  for (o.chunk = 1; o.chunk <= 6; ++o.chunk)
+    for (o.keep = 1; o.keep <= o.chunk; ++o.keep) rules();
+}
+
+bool is_refused(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o) {
+  try {
+    o.most_rows(1);
+    return false;
+  } catch (const buzz::InvalidArgument&) {
+    return true;
+  }
+}
+
+TEST(SmallOptions, OfBeehivesKeepEveryPromise) {
+  Lives<buzz::Segments> lives;
+  with_segments([&](const auto& o) {
+    if (!is_refused(o)) with_protected(o, [&](const auto& each) { lives.all(each); });
+  });
+  EXPECT_GT(lives.lives(), 300000);
+  EXPECT_GE(lives.most_moves(), 8);
+}
+
+/// What is refused is what would not end, or is not read: a pass over any n rows past the threshold has to leave fewer.
+TEST(SmallOptions, AreRefusedWhereAPassWouldNotShrink) {
+  int refused = 0;
+  with_segments([&](const auto& o) {
+    const bool together = o.hive == buzz::HiveRule::together, single = o.passes == buzz::Passes::single;
+    const int chunk = o.chunk != 0 ? o.chunk : o.keep * o.stride;
+    bool sound = !together || o.hive_stride == 0;
+    // The rows that the least thresholds leave: one pass has to halve, and one over all rows is the only one.
+    if (single) sound = sound && chunk >= 2 * o.keep;
+    if (together && !single)
+      for (int n = o.threshold + 1; n < 100; ++n) sound = sound && ceil_of(n * o.keep, chunk) < n;
+    EXPECT_EQ(is_refused(o), !sound) << "chunk " << chunk << " keep " << o.keep << " threshold " << o.threshold;
+    refused += !sound;
+  });
+  EXPECT_GT(refused, 300);
+}
+
+TEST(SmallOptions, OfOtherPoliciesKeepEveryPromise) {
+  Lives<buzz::TopK> top;
+  buzz::PolicyOptions<buzz::Given, buzz::TopK> t;
+  for (t.heavy = 0; t.heavy <= 5; ++t.heavy)
+    for (int threshold : {0, t.heavy, t.heavy + 1, t.heavy + 4}) {
+      t.threshold = threshold;
+      with_protected(t, [&](const auto& o) { top.all(o); });
+    }
+  Lives<buzz::Nothing> nothing;
+  buzz::PolicyOptions<buzz::Given, buzz::Nothing> n;
+  for (n.threshold = 0; n.threshold <= 7; ++n.threshold) with_protected(n, [&](const auto& o) { nothing.all(o); });
+  EXPECT_GT(top.lives() + nothing.lives(), 5000);
+}
+
+TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
+  buzz::Full::Options full;
+  for (full.capacity = 1; full.capacity <= 9; ++full.capacity)
+    with_protected(full, [](const auto& o) {
+      for (int max_chunk : {1, 2, 5}) {
+        buzz::Full policy(o, 1, max_chunk);
+        ASSERT_EQ(policy.capacity(), o.capacity) << "sink " << o.sink << " window " << o.window;
+        const int room = std::max(0, o.capacity - o.sink);
+        EXPECT_THROW(policy.pin(o.sink, room + 1), buzz::InvalidArgument);
+        policy.pin(0, o.sink + room);
+        while (policy.rows() + max_chunk <= o.capacity) policy.append(max_chunk);
+        while (policy.rows() < o.capacity) policy.append(1);
+        EXPECT_FALSE(policy.due());
+        EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+        EXPECT_EQ(policy.rows(), o.capacity);
+        EXPECT_EQ(policy.regions().rows(), o.capacity);
+      }
+    });
+}
+
+/// Most evictions that moved one row of a stream of single tokens, the newest of which is always worth the most.
+int moves(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, int tokens) {
+  buzz::Policy<buzz::Given, buzz::Segments> policy(o, 1);
+  std::vector<int> of(static_cast<std::size_t>(tokens));
+  for (int t = 0; t < tokens; ++t) {
+    policy.append(1);
+    if (!policy.due()) continue;
+    const std::vector<float> worth(policy.positions(0).begin(), policy.positions(0).end());
+    policy.give(buzz::view(worth, 1, 1, policy.rows()));
+    const buzz::Keep& keep = policy.select();
+    for (int i = 0; i < policy.rows(); ++i)
+      of[static_cast<std::size_t>(worth[static_cast<std::size_t>(keep.rows(0)[i])])] += keep.rows(0)[i] != i;
+  }
+  return *std::max_element(of.begin(), of.end());
+}
+
+/// Rows that are dropped one by one move one by one: a chunk of 100 that leaves 99 evicts every other token.
+TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
+  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  EXPECT_TRUE(o.moves_are_few(1)) << "the paper's";
+  EXPECT_TRUE(o.moves_are_few(512));
+  o.hive = buzz::HiveRule::together;
+  EXPECT_TRUE(o.moves_are_few(1));
+  o.sink = o.window = 0;
+  o.threshold = 200;
+  o.stride = 0;
+  o.chunk = 100;
+  o.keep = 99;
+  EXPECT_FALSE(o.moves_are_few(1));
+  const int most = moves(o, 2000);
+  EXPECT_GT(most, 100);
+  o.hive = buzz::HiveRule::heaviest;  // and the half of each 198 is a choice among as many
+  EXPECT_FALSE(o.moves_are_few(1));
+  o.hive = buzz::HiveRule::first;
+  EXPECT_TRUE(o.moves_are_few(1));
+  EXPECT_LE(moves(o, 2000), buzz::few_moves);
+  // A window that is long beside the threshold sees many evictions.
+  o = {};
+  o.window = 400;
+  EXPECT_TRUE(o.moves_are_few(1));
+  o.threshold = 8;
+  EXPECT_FALSE(o.moves_are_few(1));
+  EXPECT_GT(moves(o, 2000), buzz::few_moves);
+}
+
+/// The same of larger sizes, where many are few and many are not.
+TEST(Moves, AreNoMoreThanIsSaid) {
+  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  int few = 0, many = 0;
+  for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
+    for (int threshold : {10, 31, 80})
+      for (int window : {0, 9, 60, 200})
+        for (int stride : {2, 3, 5})
+          for (int keep : {1, 3, 8, 40}) {
+            o.hive = hive;
+            o.threshold = threshold;
+            o.window = window;
+            o.stride = stride;
+            o.keep = keep;
+            const int most = buzz::Segments::most_moves(o, window, 1);
+            (most <= buzz::few_moves ? few : many) += 1;
+            if (most <= buzz::few_moves) {
+              EXPECT_LE(moves(o, 700), most) << threshold << " " << window << " " << keep;
+            }
+          }
+  EXPECT_GT(few, 100);
+  EXPECT_GT(many, 80);
+}
+
+TEST(Moves, DecideHowKeysAreStored) {
+  buzz::Rope rope{10000.0};
+  rope.positions = buzz::Positions::compact;
+  const buzz::Shape shape{1, 1, 4};
+  buzz::Options o;
+  o.hive = buzz::HiveRule::together;
+  EXPECT_FALSE(buzz::BuzzCache<float>(shape, o, rope).has_raw_keys());
+  o.stride = 0;
+  o.chunk = 100;
+  o.keep = 99;
+  EXPECT_TRUE(buzz::BuzzCache<float>(shape, o, rope).has_raw_keys());
+  rope.keys = buzz::KeyStorage::rotated;
+  EXPECT_THROW(buzz::BuzzCache<float>(shape, o, rope), buzz::InvalidArgument);
 }
 
 }  // namespace

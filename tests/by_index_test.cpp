@@ -130,6 +130,24 @@ TEST(Full, NeverEvicts) {
   EXPECT_EQ(policy.positions(0)[49], 49);
 }
 
+TEST(Full, CountsSinkAndWindowAmongItsRows) {
+  Full::Options o;
+  o.capacity = 20;
+  o.sink = 4;
+  o.window = 8;
+  Full policy(o, 1, 20);
+  EXPECT_EQ(policy.capacity(), 20);
+  policy.append(20);
+  EXPECT_EQ(policy.regions(), (buzz::Regions{4, 0, 8, 8}));
+  EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+  o.capacity = 5;  // the window is what is left
+  Full narrow(o, 1, 5);
+  narrow.append(5);
+  EXPECT_EQ(narrow.capacity(), 5);
+  EXPECT_EQ(narrow.regions(), (buzz::Regions{4, 0, 0, 1}));
+  EXPECT_EQ(Full::Options::for_rows(100, 8, 0.5).capacity, 100);
+}
+
 TEST(Full, RefusesWhatDoesNotFitAndStaysAsItIs) {
   Full policy = full(5, 4);
   policy.append(3);

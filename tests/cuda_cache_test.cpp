@@ -82,7 +82,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
   if (random.one_in(2)) {
     rope.base = 10000;
     rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
-    if (HostPolicy::moves_are_few && random.one_in(2)) {
+    if (host_options.moves_are_few(shape.max_chunk) && random.one_in(2)) {
       rope.positions = buzz::Positions::compact;
       rope.keys = buzz::KeyStorage::rotated;
     }
@@ -303,6 +303,34 @@ TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
   EXPECT_EQ(field({2, 1, 64}, {}, rope), "rope.positions");
+}
+
+TEST(CudaCache, CompactPositionsAreRefusedWhereARowMovesOften) {
+  using Cache = emulated::Twin<float, buzz::cuda::Beehive>::Cache;
+  buzz::cuda::Options options;
+  options.hive = buzz::HiveRule::together;
+  buzz::Rope rope;
+  rope.base = 10000;
+  rope.positions = buzz::Positions::compact;
+  EXPECT_NO_THROW(Cache::bytes({2, 1, 64}, {}, options, rope));
+  options.stride = 0;
+  options.chunk = 100;
+  options.keep = 99;
+  try {
+    Cache::bytes({2, 1, 64}, {}, options, rope);
+    ADD_FAILURE() << "keys would be rotated anew without end";
+  } catch (const buzz::InvalidArgument& e) {
+    EXPECT_EQ(e.field(), "rope.positions");
+  }
+}
+
+TEST(CudaCache, FullHoldsItsCapacityWhateverSinkAndWindowAre) {
+  buzz::cuda::Full::Options options;
+  options.capacity = 20;
+  options.sink = 3;
+  options.window = 5;
+  emulated::Twin<float, buzz::cuda::Full> twin({2, 1, 64}, {}, options);
+  EXPECT_EQ(twin.cache.capacity(), 20);
 }
 
 TEST(CudaCache, ResetMakesARerunBitEqual) {

@@ -287,11 +287,12 @@ inline buzz::AttentionOptions library_attention(const Config& c) {
   return a;
 }
 
-/// Most rows there may be, from the formula; for one pass, the fixed point of rows / 2 + 1 + max_chunk too.
+/// Most rows there may be, from the formula; for one pass, the fixed point of rows / 2 + 1 + max_chunk too;
+/// Full has no others than its capacity.
 inline int most_rows(const Config& c) {
   const Options& o = c.oracle;
   int middle = o.threshold + c.max_chunk;
-  if (o.select == Select::everything) middle = std::max(1, c.tokens());
+  if (o.select == Select::everything) return std::max(1, c.tokens());
   if (o.select == Select::segments && o.single_pass) middle = std::max(middle, 2 * (c.max_chunk + 1));
   return o.sink + o.window + middle;
 }

@@ -40,8 +40,8 @@ class BuzzCache {
                      const AttentionOptions& attention = {})
       : shape_((check(shape), shape)),
         rotation_(rope, shape.head_dim),
-        raw_keys_(stores_raw(rope)),
         policy_(options, shape.kv_heads, shape.max_chunk, shape.max_rollback),
+        raw_keys_(stores_raw(rope, options, shape.max_chunk)),
         store_(shape, policy_.capacity()),
         attention_(shape, attention, policy_.capacity()),
         mass_(Policy::needs_mass ? size(parts(shape.max_chunk), shape.kv_heads, capacity()) : 0),
@@ -244,10 +244,10 @@ class BuzzCache {
   }
 
   /// Errors: rotated keys that would be rounded at every call.
-  static bool stores_raw(const Rope& rope) {
-    const bool drifts = rope.positions == Positions::compact && !Policy::moves_are_few;
+  static bool stores_raw(const Rope& rope, const Options& options, int max_chunk) {
+    const bool drifts = rope.positions == Positions::compact && !options.moves_are_few(max_chunk);
     if (rope.keys == KeyStorage::rotated && drifts)
-      fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves rows without end");
+      fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
     return rope.keys == KeyStorage::raw || (rope.keys == KeyStorage::automatic && drifts);
   }
 
@@ -291,8 +291,8 @@ class BuzzCache {
 
   Shape shape_;
   Rotation rotation_;
-  bool raw_keys_;
   Policy policy_;
+  bool raw_keys_;
   Store<T> store_;
   Attention attention_;
   std::vector<float> mass_;        // [parts(max_chunk), kv_heads, capacity], the last attend's

@@ -41,6 +41,10 @@ struct PolicyOptions : Protect, Score::Options, Select::Options {
     return static_cast<int>(rows);
   }
 
+  /// Is a row moved at most few_moves times before it is dropped, with calls of max_chunk tokens and nothing pinned? So
+  /// few that keys may be rotated anew at each move. The options have been checked. O(1).
+  bool moves_are_few(int max_chunk) const { return Select::most_moves(*this, this->window, max_chunk) <= few_moves; }
+
   /// BUZZ's sizes as published, for beehives.
   template <class S = Select>
   static PolicyOptions paper() {

@@ -35,10 +35,9 @@ struct CachedRows {
 template <class Score, class Select>
 class Policy {
  public:
-  using Options = PolicyOptions<Score, Select>;                 ///< sink, window, and what score and selection have
-  static constexpr bool needs_mass = Score::needs_mass;         ///< observe() has to be fed
-  static constexpr bool needs_rows = Score::needs_rows;         ///< select() has to be given K and V
-  static constexpr bool moves_are_few = Select::moves_are_few;  ///< so that keys may be rotated anew at each move
+  using Options = PolicyOptions<Score, Select>;          ///< sink, window, and what score and selection have
+  static constexpr bool needs_mass = Score::needs_mass;  ///< observe() has to be fed
+  static constexpr bool needs_rows = Score::needs_rows;  ///< select() has to be given K and V
 
   /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time.
   /// Errors: what check() refuses.

@@ -47,6 +47,11 @@ BUZZ_HOST_DEVICE constexpr Regions divide(int rows, int hive, const Protect& pro
   return r;
 }
 
+/// Times that a row may be moved, and its key rotated anew and rounded, for rotated keys to be as good as raw ones.
+constexpr int few_moves = 32;
+/// What a selection says that may move a row at every call: more than few.
+constexpr int unlimited_moves = few_moves + 1;
+
 /// ceil(count / size) for count >= 0, size >= 1, without overflow.
 BUZZ_HOST_DEVICE constexpr int chunks(long long count, long long size) {
   return count == 0 ? 0 : static_cast<int>((count - 1) / size + 1);

@@ -19,7 +19,7 @@ enum class Positions { logical, compact };
 
 /// How keys are stored. rotated: ready for attention; in compact positions a key is rotated on when it moves. raw: as
 /// they come, and rotated at every read, for compact positions where rows move too often: re-rotation rounds each time.
-/// automatic: raw where positions are compact and the policy moves rows at every call, else rotated.
+/// automatic: raw where positions are compact and the policy may move a row more than few_moves times, else rotated.
 enum class KeyStorage { automatic, rotated, raw };
 
 /// Rotary position embedding (RoFormer, arXiv 2104.09864), applied by the cache to keys and queries.

@@ -75,7 +75,7 @@ class CacheLife {
     }
     r.positions = buzz::Positions::compact;
     if (how == 5) r.keys = buzz::KeyStorage::raw;
-    if (how == 4 && P::moves_are_few) r.keys = buzz::KeyStorage::rotated;
+    if (how == 4 && oracle::library_options<P>(c_).moves_are_few(c_.max_chunk)) r.keys = buzz::KeyStorage::rotated;
     return r;
   }
 

@@ -193,8 +193,8 @@ class Model {
   int room() const {
     if (o().select == oracle::Select::heaviest) return o().heavy;
     if (o().select == oracle::Select::nothing) return o().threshold;
+    if (o().select == oracle::Select::everything) return std::max(0, capacity() - o().sink);
     const int middle = capacity() - o().sink - o().window;
-    if (o().select == oracle::Select::everything) return middle;
     return o().single_pass ? middle - 2 * (c_.max_chunk + 1) : o().segments_room();
   }
 

@@ -77,7 +77,7 @@ class BasicCache {
         lengths_(static_cast<std::size_t>(batch.sequences)) {
     if (rotation_.compact()) {
       require_range("capacity", capacity_, 1, rope.max_position);
-      if (rope.keys == KeyStorage::raw || (!Policy::Select::moves_are_few))
+      if (rope.keys == KeyStorage::raw || !options.moves_are_few(shape.max_chunk))
         fail("rope.positions", "compact", "logical: the device does not store raw keys");
     }
     check_logits(attention.scale, attention.log_base);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "buzz/error.h"
 #include "buzz/regions.h"
 
@@ -16,7 +18,7 @@ class Nothing {
   /// @{
   /// As in Segments.
   static constexpr int code = 3;  // in saved files
-  static constexpr bool moves_are_few = false;
+  static int most_moves(const Options&, int, int) { return unlimited_moves; }
   static constexpr Protect protect() { return {4, 160}; }
   static int usual_window(int spare) { return spare; }  // evict at every call, keep the most
   static constexpr int least_middle = 0;
@@ -41,21 +43,24 @@ class Nothing {
   int threshold_;
 };
 
-/// Select: everything stays, up to `capacity` rows; past that append() refuses.
+/// Select: everything stays, up to `capacity` rows, those of sink and window among them; past that append() refuses.
 class Everything {
  public:
   /// How much it holds.
   struct Options {
-    int capacity = 4096;  ///< rows; >= 1
+    int capacity = 4096;  ///< all rows, whatever sink and window are; >= 1
   };
   /// @{
   /// As in Segments.
   static constexpr int code = 4;  // in saved files
-  static constexpr bool moves_are_few = true;
+  static constexpr int most_moves(const Options&, int, int) { return 0; }
   static constexpr Protect protect() { return {0, 0}; }
   static int usual_window(int) { return 0; }
   static constexpr int least_middle = 0;
-  static void fit(Options& o, int middle, int max_chunk) { o.capacity = middle + max_chunk; }
+  template <class PolicyOptions>
+  static void fit(PolicyOptions& o, int middle, int max_chunk) {
+    o.capacity = o.sink + o.window + middle + max_chunk;
+  }
 
   static void check(const Options& o) { require_at_least("capacity", o.capacity, 1); }
   template <class Archive>
@@ -65,8 +70,15 @@ class Everything {
   explicit Everything(const Options&) {}
 
   bool due(const Regions&) const { return false; }
-  static long long bound(const Options& o, int) { return o.capacity; }
-  static int room(const Options& o, int) { return o.capacity; }
+  // Less than 0 where sink and window do not fill.
+  template <class PolicyOptions>
+  static long long bound(const PolicyOptions& o, int) {
+    return static_cast<long long>(o.capacity) - o.sink - o.window;
+  }
+  template <class PolicyOptions>
+  static int room(const PolicyOptions& o, int) {
+    return (std::max)(0, o.capacity - o.sink);
+  }
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
   int pass(const float*, int hive, int fresh, int, std::int32_t* out) const {

@@ -44,9 +44,7 @@ class Segments {
       }
     }
   };
-  static constexpr int code = 1;  ///< in saved files
-  /// A row moves at most about log2(threshold) + 2 times before it is dropped.
-  static constexpr bool moves_are_few = true;
+  static constexpr int code = 1;                            ///< in saved files
   static constexpr Protect protect() { return {4, 160}; }   ///< sink and window by default
   static int usual_window(int spare) { return spare / 2; }  ///< of spare rows, for for_rows()
   static constexpr int least_middle = 1;                    ///< rows of the middle that a budget has to have
@@ -107,6 +105,27 @@ class Segments {
     const long long once = static_cast<long long>(o.threshold) + max_chunk;
     if (o.passes == Passes::until_bounded) return once;
     return (std::max)(once, 2LL * (max_chunk + 1LL));  // the fixed point of rows / 2 + 1 + max_chunk
+  }
+  /// Most evictions that move one row, from its append until it is dropped, while nothing is pinned; `few_moves` + 1
+  /// stands for any number above few_moves. O(1).
+  static int most_moves(const Options& o, int window, int max_chunk) {
+    const Thin t = thin(o);
+    const long long left = bound(o, max_chunk) - max_chunk;  // most rows of the middle after an eviction
+    // In the window a row moves at each eviction. Two in a row drop this many rows at least (what the first leaves is
+    // hive, which the second thins), and no more can be dropped than were left before and came since.
+    const long long dropped = t.hive == HiveRule::together ? 2LL * (t.threshold + 1LL - t.fresh_left(t.threshold + 1))
+                                                           : 1LL + t.threshold - t.hive_left(t.threshold);
+    const long long spare = window - 1 + left - (t.threshold + 1LL);
+    long long moves = (std::min)(1LL * window, spare < 0 ? 1 : 3 + 2 * (spare / (std::max)(2LL, dropped)));
+    ++moves;  // into the hive
+    // There, at worst, it is among those that its chunk keeps, behind as many of them as were before it.
+    const long long chunk = t.hive == HiveRule::first      ? t.hive_stride
+                            : t.hive == HiveRule::heaviest ? t.hive_chunk()
+                                                           : t.chunk;
+    const int keep = t.hive == HiveRule::first ? 1 : t.keep;
+    for (long long at = left - 1; at > 0 && moves <= few_moves; ++moves)
+      at = (std::min)(at - 1, at / chunk * keep + (std::min)(at % chunk, keep - 1LL));
+    return static_cast<int>((std::min)(moves, few_moves + 1LL));
   }
   /// Most rows between sink and window that may be pinned, so that passes still come to an end.
   static int room(const Options& o, int max_chunk) {

@@ -20,7 +20,7 @@ class TopK {
   /// @{
   /// As in Segments.
   static constexpr int code = 2;  // in saved files
-  static constexpr bool moves_are_few = false;
+  static int most_moves(const Options&, int, int) { return unlimited_moves; }
   static constexpr Protect protect() { return {0, 160}; }
   static int usual_window(int spare) { return spare / 2; }  // of spare rows: half recent, half heavy, as in the paper
   static constexpr int least_middle = 1;
