@@ -53,6 +53,9 @@ class Typed final : public AnyCache {
     copy(outs, out);
   }
   void observe() override { cache_.observe(); }
+  int unobserved() const override { return cache_.unobserved(); }
+  void discard() override { cache_.discard(); }
+  double lse_mismatch() const override { return cache_.lse_mismatch(); }
   void observe(buzz::View<const float> q, buzz::View<const float> lse, buzz::Executor run) override {
     if constexpr (P::needs_mass)
       cache_.observe(q, lse, run);

@@ -39,8 +39,11 @@ class AnyCache {
   virtual void append(buzz::View<const float> k, buzz::View<const float> v, Types types = Types::floats) = 0;
   virtual void attend(buzz::View<const float> q, buzz::View<float> out, Types types = Types::floats) = 0;
   virtual void observe() = 0;
+  virtual int unobserved() const = 0;
+  virtual void discard() = 0;
   /// Where the policy takes log-sum-exps; others: std::logic_error.
   virtual void observe(buzz::View<const float> q, buzz::View<const float> lse, buzz::Executor run = {}) = 0;
+  virtual double lse_mismatch() const = 0;
   /// Where the policy takes the user's scores; others: std::logic_error.
   virtual void give(buzz::View<const float> scores) = 0;
   virtual bool evict() = 0;

@@ -347,6 +347,23 @@ TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
   EXPECT_FALSE(eviction.evict());
 }
 
+TEST(LlamaEviction, RefusesToMoveRowsInTheMiddleOfACall) {
+  Context context, other_context;
+  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), other(small<buzz::HeavyHitter>(), 5);
+  begin(eviction, context);
+  begin(other, other_context);
+  for (int i = 0; i < 60; ++i) {
+    eviction.before_decode(2);
+    expect_refused("tokens", [&] { eviction.evict(); });
+    expect_refused("tokens", [&] { eviction.compact(); });
+    if (i % 7 == 0) eviction.before_decode(2);  // one that was begun and never made
+    eviction.after_decode(llama_decode(&context, Batch{2}));
+    other.decode(Batch{2});
+    ASSERT_EQ(list(eviction.positions()), list(other.positions())) << i;
+  }
+  EXPECT_GT(eviction.report().evictions, 3);
+}
+
 TEST(LlamaEviction, ResetIsAsNew) {
   Context context, fresh;
   Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), other(small<buzz::HeavyHitter>(), 5);

@@ -247,6 +247,90 @@ TEST(ObserveLse, IsTakenBackBitForBit) {
   EXPECT_EQ(bytes_of(flash.cache()), before);
 }
 
+/// What a call's log-sum-exps are refused for, once `wrong` has changed them; the cache stays as it was.
+template <class F>
+double mismatch_of(F&& wrong) {
+  const Config c = roomy();
+  Flash flash(c, Rope{10000.0}, 0, 2), twin(c, Rope{10000.0}, 0, 2);
+  for (int n : {40, 1, 3}) {
+    flash.observe(flash.attend(n));
+    twin.observe(twin.attend(n));
+    EXPECT_LT(flash.cache().lse_mismatch(), 1e-4);
+  }
+  std::vector<float> lse = flash.attend(5);
+  const std::vector<float> right = twin.attend(5);
+  const std::string before = bytes_of(flash.cache());
+  for (float& x : lse) x = wrong(x);
+  const std::string field = refused([&] { flash.observe(lse); });
+  const double mismatch = flash.cache().lse_mismatch();
+  EXPECT_EQ(field, mismatch > 0.1 ? "lse" : "nothing");
+  if (field != "nothing") {
+    EXPECT_EQ(bytes_of(flash.cache()), before);
+    flash.observe(right);
+    twin.observe(right);
+    EXPECT_EQ(bytes_of(flash.cache()), bytes_of(twin.cache())) << "and the right ones count, once";
+  }
+  return mismatch;
+}
+
+TEST(LseMismatch, OfAnotherBaseIsRefused) {
+  EXPECT_GT(mismatch_of([](float x) { return x * 1.442695f; }), 0.5) << "log2";
+  EXPECT_GT(mismatch_of([](float x) { return x * 0.4342945f; }), 0.5) << "log10";
+}
+
+TEST(LseMismatch, OfAnOffsetIsRefused) {
+  EXPECT_GT(mismatch_of([](float x) { return x - 0.25f; }), 0.2);
+  EXPECT_GT(mismatch_of([](float x) { return x + 0.25f; }), 0.2);
+  EXPECT_GT(mismatch_of([](float x) { return x - 200; }), 0.9) << "exp of it is infinite";
+  EXPECT_GT(mismatch_of([](float x) { return x + 200; }), 0.9) << "exp of it is 0";
+}
+
+TEST(LseMismatch, OfCappedLogitsIsRefused) {
+  EXPECT_GT(mismatch_of([](float x) { return 2 * std::tanh(x / 2); }), 0.2);
+}
+
+TEST(LseMismatch, OfAKernelsRoundingIsNot) {
+  const double mismatch = mismatch_of([](float x) { return x + 0.01f; });
+  EXPECT_NEAR(mismatch, 0.01, 1e-3);
+}
+
+TEST(LseMismatch, IsTheLargestOfAllQueriesAndHeads) {
+  for (int wrong : {0, 3, 4 * 4 + 1, 4 * 4 + 3}) {  // [5 tokens, 4 heads]
+    int i = 0;
+    EXPECT_GT(mismatch_of([&](float x) { return i++ == wrong ? x - 1 : x; }), 1) << wrong;
+  }
+}
+
+TEST(LseMismatch, OfAQueryThatSaysNothingIsNone) {
+  int i = 0;
+  EXPECT_LT(mismatch_of([&](float x) { return ++i % 3 == 0 ? -kInf : i % 3 == 1 ? kNan : x; }), 1e-4);
+}
+
+TEST(LseMismatch, GoesAsFarAsItsToleranceSays) {
+  const Config c = small(Kind::beehive);
+  for (double tolerance : {0., 0.05, 0.5, 1e9}) {
+    buzz::AttentionOptions options;
+    options.lse_tolerance = tolerance;
+    const CachePtr cache = make_cache(Element::float32, c, {}, 0, options);
+    const std::vector<float> k(16, 0.f), q(32, 1.f);
+    cache->append(buzz::view(k, 1, 2, 8), buzz::view(k, 1, 2, 8));
+    for (float off : {0.1f, 1.f}) {  // the one logit is 0
+      const std::vector<float> lse(4, -off);
+      const std::string field = refused([&] { cache->observe(buzz::view(q, 1, 4, 8), buzz::view(lse, 1, 1, 4)); });
+      EXPECT_EQ(field, std::expm1(off) > tolerance ? "lse" : "nothing") << tolerance << " " << off;
+      EXPECT_NEAR(cache->lse_mismatch(), std::expm1(off), 1e-5);
+    }
+  }
+}
+
+TEST(LseMismatch, OfANegativeOrInfiniteToleranceIsRefused) {
+  for (double bad : {-1e-9, double{kInf}, double{kNan}}) {
+    buzz::AttentionOptions options;
+    options.lse_tolerance = bad;
+    EXPECT_EQ(refused([&] { make_cache(Element::float32, small(Kind::beehive), {}, 0, options); }), "lse_tolerance");
+  }
+}
+
 TEST(ObserveLse, OfAnotherShapeIsRefused) {
   const Config c = small(Kind::beehive);
   const CachePtr cache = make_cache(Element::float32, c);

@@ -5,47 +5,28 @@
 #include <cmath>
 #include <vector>
 
+#include "buzz/attention_options.h"
 #include "buzz/executor.h"
 #include "buzz/kernels.h"
 #include "buzz/store.h"
 
 namespace buzz {
 
-/// How a layer attends, whatever is cached.
-struct AttentionOptions {
-  /// Logits are multiplied by it; 0: 1 / sqrt(head_dim).
-  double scale = 0;
-  /// Logits are multiplied by log(n) / log(log_base) too, n the rows that the query sees (the journal version's "BUZZ
-  /// with log n", whose base is 512); 0: not.
-  double log_base = 0;
-  /// Into how many pieces a call's work is cut for the executor, each with scratch of its own: whole heads, or, where
-  /// there are more threads than KV heads, parts of their rows and of their dimensions. The results are the same bits.
-  int threads = 1;
-};
-
-/// What turns queries and raw keys to their positions: [tokens, dims] and [rows, dims] of Rotation::angles(). A null
-/// pointer: they are as they shall be used.
-struct Turn {
-  const Rotation* rotation = nullptr;  ///< of the angles; null: nothing is turned
-  const float* queries = nullptr;      ///< angles of the queries
-  const float* keys = nullptr;         ///< angles of the keys, where those are raw
-};
-
 /// Softmax attention of a call's queries over the cached rows, with the probability mass that each row received, in
 /// one go. Causal: the queries are the newest rows, and none sees a later row. Scratch is allocated in the constructor.
 class Attention {
  public:
-  /// capacity: most rows. Errors: scale or log_base not finite or out of range, threads < 1.
+  /// capacity: most rows. Errors: an option out of its range.
   Attention(const Shape& shape, const AttentionOptions& options, int capacity)
       : shape_(shape),
         options_(options),
         block_((std::max)(1, (std::min)(shape.max_chunk, block_rows / shape.group()))),
         capacity_(capacity) {
-    check_logits(options.scale, options.log_base);
-    require_range("threads", options.threads, 1, 1 << 16);
+    check(options);
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
     parts_ = (options.threads - 1) / shape.kv_heads + 1;
     heads_at_once_ = (std::min)(options.threads, shape.kv_heads);
+    mismatch_.resize(size(heads_at_once_));
     scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * parts_, task_scratch()));
   }
 
@@ -54,12 +35,16 @@ class Attention {
   /// q, out: [tokens, query_heads, head_dim]; keys, values: [kv_heads, rows, head_dim], tokens <= rows <= capacity.
   /// mass: [parts, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last parts are
   /// the newest tokens', the first is the sum of all earlier ones; an empty view: not wanted. A query whose
-  /// probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives. The caller has
-  /// checked the shapes. O(tokens * query_heads * rows * head_dim).
+  /// probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives. Errors: another
+  /// shape. O(tokens * query_heads * rows * head_dim).
   template <class Q, class T, class O>
   void operator()(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
                   const View<O>& out, const View<float>& mass, Executor run = {}) {
     const int tokens = q.shape(0), rows = keys.values.shape(1);
+    require_call(q, keys, mass);
+    require_rows("values", values, shape_.kv_heads, rows);
+    require_equal("values.shape[2]", values.values.shape(2), shape_.head_dim, "head_dim");
+    require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
     for_each_head(run, [&](int head, int slot) {
       // Its first block sets what it sees.
       clear(mass, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
@@ -85,21 +70,38 @@ class Attention {
 
   /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
   /// [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more than a tile of probabilities.
+  /// lse_mismatch() is then how far from 1 a query's add up.
   template <class Q, class T>
   void column_sums(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const View<const float>& lse,
                    const View<float>& mass, Executor run = {}) {
+    require_call(q, keys, mass);
+    require_shape("lse", lse, 1, q.shape(0), shape_.query_heads);
+    std::fill(mismatch_.begin(), mismatch_.end(), 0.f);
     for_each_head(run, [&](int head, int slot) {
       clear(mass, head, 0, mass.shape(2));
       for (int t = 0; t < q.shape(0); t += block_) {
         const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
         load_queries(q, turn, b);
+        std::fill_n(b.norms, b.m, 0.f);
         for (int begin = 0; begin < b.rows; begin += tile_rows) {
           const int end = (std::min)(b.rows, begin + tile_rows);
           logits(keys, turn, b, begin, end, b.p);
           add_from_logits(b, begin, end, lse, mass);
         }
+        for (int i = 0; i < b.m; ++i)
+          if (is_finite(lse.row(0, b.token(i))[b.query_head(i)]))
+            mismatch_[size(slot)] = (std::max)(mismatch_[size(slot)], std::abs(b.norms[i] - 1));
       }
     });
+  }
+
+  /// The largest of the last column_sums(): |sum of a query's probabilities - 1|.
+  double lse_mismatch() const { return static_cast<double>(*std::max_element(mismatch_.begin(), mismatch_.end())); }
+  /// Errors: the last column_sums() got log-sum-exps of other logits.
+  void check_lse() const {
+    if (lse_mismatch() > options_.lse_tolerance)
+      fail("lse", "one whose probabilities add up to 1 within " + std::to_string(lse_mismatch()) + " only",
+           "the log-sum-exp of the same logits: within lse_tolerance = " + std::to_string(options_.lse_tolerance));
   }
 
   /// The same for rows without scales.
@@ -109,9 +111,20 @@ class Attention {
     column_sums(q, turn, RowsView<T>(keys), lse, mass, run);
   }
 
-  std::size_t bytes() const { return scratch_.size() * sizeof(float); }  ///< allocated
+  std::size_t bytes() const { return (scratch_.size() + mismatch_.size()) * sizeof(float); }  ///< allocated
 
  private:
+  template <class Q, class T>
+  void require_call(const View<const Q>& q, const RowsView<T>& keys, const View<float>& mass) const {
+    const int rows = keys.values.shape(1);
+    require_range("keys.shape[1]", rows, 0, capacity_);
+    require_rows("keys", keys, shape_.kv_heads, rows);
+    require_equal("keys.shape[2]", keys.values.shape(2), shape_.head_dim, "head_dim");
+    require_range("q.shape[0]", q.shape(0), 0, rows);
+    require_shape("q", q, q.shape(0), shape_.query_heads, shape_.head_dim);
+    if (!mass.empty()) require_shape("mass", mass, mass.shape(0), shape_.kv_heads, rows);
+  }
+
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using MatrixMap = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
   using ConstMatrixMap = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
@@ -328,17 +341,19 @@ class Attention {
     return b.queries;
   }
 
-  /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to mass.
+  /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to mass, and their
+  /// sums to norms.
   void add_from_logits(const Block& b, int begin, int end, const View<const float>& lse,
                        const View<float>& mass) const {
     for (int i = 0; i < b.m; ++i) {
       const float norm = lse.row(0, b.token(i))[b.query_head(i)];
       const int seen = (std::min)(end, b.seen(i)) - begin;
-      if (seen <= 0 || !std::isfinite(norm)) continue;
+      if (seen <= 0 || !is_finite(norm)) continue;
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
-      kernels::exp_and_sum(p.data(), seen, norm);
-      Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) +=
-          p.isFinite().select(p, 0.f);
+      const float sum = kernels::exp_and_sum(p.data(), seen, norm);
+      if (!is_finite(sum)) p = p.isFinite().select(p, 0.f);  // a NaN in a key
+      b.norms[i] += is_finite(sum) ? sum : p.sum();
+      Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) += p;
     }
   }
 
@@ -371,6 +386,7 @@ class Attention {
   int capacity_;                       // rows
   int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
   std::vector<float, Eigen::aligned_allocator<float>> scratch_;
+  std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };
 
 }  // namespace buzz

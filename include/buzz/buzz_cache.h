@@ -86,7 +86,7 @@ class BuzzCache {
     using In = std::remove_const_t<K>;
     store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : turn().queries);
     policy_.append(tokens);
-    attended_ = 0;
+    discard();
   }
 
   /// Step 2: attends q over all rows; q, out: [tokens, query_heads, head_dim], the queries of the newest rows.
@@ -98,34 +98,46 @@ class BuzzCache {
     if (tokens == 0) return;
     turn_to(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), turn(), store_.keys(), store_.values(), out, mass(tokens), run);
-    attended_ = tokens;
+    attention_(View<const In>(q), turn(), store_.keys(), store_.values(), out, mass(parts(tokens)), run);
+    if constexpr (Policy::needs_mass) pending_ = {tokens, parts(tokens)};
   }
 
   /// Step 3: adds the last attend's probabilities to the scores, once; nothing where there are none, or the policy has
   /// no use for them.
   void observe() {
     if constexpr (Policy::needs_mass) {
-      if (attended_ > 0) policy_.observe_mass(mass(attended_));
+      if (pending_.tokens > 0) policy_.observe_mass(mass(pending_.parts));
     }
-    attended_ = 0;
+    discard();
   }
+
+  /// Queries whose probabilities wait for observe(), 0 where the policy has no use for them. Until then they are
+  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction that is due and
+  /// observe(q, lse) are refused; append(), discard(), reset() and load() drop them.
+  int unobserved() const { return pending_.tokens; }
+  /// Step 3 where the last attend shall not count: drops its probabilities.
+  void discard() { pending_ = {}; }
 
   /// Step 3 where a flash kernel of the engine's attended over keys() and values() and gives no probabilities: their
   /// column sums are made again from q, [tokens, query_heads, head_dim] unrotated, and from the log-sum-exp of each
-  /// query's logits, lse [1, tokens, query_heads]. Errors: as attend().
+  /// query's natural logits, lse [1, tokens, query_heads]; one that is -inf or NaN says nothing. Errors: as attend();
+  /// unobserved() is not 0; an lse of other logits (in base 2, capped, of an other scale): the probabilities of a query
+  /// that it makes do not add up to 1 within AttentionOptions::lse_tolerance. The scores are then as they were.
   template <class Q, class P = Policy>
   void observe(View<Q> q, View<const float> lse, Executor run = {}) {
     static_assert(P::needs_mass, "this policy's score does not use attention probabilities");
     const int tokens = check_queries(q);
     require_shape("lse", lse, 1, tokens, shape_.query_heads);
+    require_observed("observe(q, lse)");
     if (tokens == 0) return;
     turn_to(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_.column_sums(View<const In>(q), turn(), store_.keys(), lse, mass(tokens), run);
-    attended_ = tokens;
-    observe();
+    attention_.column_sums(View<const In>(q), turn(), store_.keys(), lse, mass(parts(tokens)), run);
+    attention_.check_lse();
+    policy_.observe_mass(mass(parts(tokens)));
   }
+  /// How far from 1 the probabilities of a query of the last observe(q, lse) added up, at most; 0: nowhere, or none.
+  double lse_mismatch() const { return attention_.lse_mismatch(); }
 
   /// The user's own scores, [1, kv_heads, rows]; for Policy<Given, ...>. Errors: another shape.
   template <class P = Policy>
@@ -133,16 +145,17 @@ class BuzzCache {
     static_cast<P&>(policy_).give(scores);
   }
 
-  /// Step 4: evicts if due. Returns whether it did. O(rows * kv_heads * head_dim) then.
+  /// Step 4: evicts if due. Returns whether it did. Errors: it is due and unobserved() is not 0. O(rows * kv_heads *
+  /// head_dim) then.
   bool evict() {
     if (!policy_.due()) return false;
+    require_observed("evict()");
     const Keep& keep = select();
     store_.compact(keep);
     if (rotation_.compact() && !raw_keys_) {
       turned_ = 0;  // angles_ serves as room
       store_.rotate_moved(keep, rotation_, angles_.data());
     }
-    attended_ = 0;  // the last attend's columns are no longer the cache's rows
     return true;
   }
 
@@ -152,23 +165,29 @@ class BuzzCache {
 
   /// Can they be taken back? See Policy::can_rollback.
   bool can_rollback(int tokens) const { return policy_.can_rollback(tokens); }
-  /// Takes back the newest `tokens` rows, scores included, bit for bit. Errors: can_rollback() says no.
+  /// Takes back the newest `tokens` rows, scores and what is unobserved() included, bit for bit. Errors: can_rollback()
+  /// says no.
   void rollback(int tokens) {
     policy_.rollback(tokens);
     store_.rollback(tokens);
-    attended_ = 0;
+    if (tokens < pending_.tokens)
+      pending_ = {pending_.tokens - tokens, pending_.parts - tokens};
+    else if (tokens > 0)
+      discard();
   }
 
   /// As newly made: what follows is bit for bit what a new cache would do.
   void reset() {
     policy_.reset();
     store_.resize(0);
-    attended_ = turned_ = 0;
+    turned_ = 0;
+    discard();
   }
 
   /// Writes the cache to a stream as archive.h says: shape and options, regions, positions, scores, pins, K and V.
-  /// O(rows * kv_heads * head_dim). Errors: the stream refuses.
+  /// O(rows * kv_heads * head_dim). Errors: the stream refuses; unobserved() is not 0.
   void save(std::ostream& out) const {
+    require_observed("save()");
     Writer writer(out);
     archive(*this, writer);
     writer.finish();
@@ -253,7 +272,7 @@ class BuzzCache {
 
   const Keep& select() {
     if constexpr (Policy::needs_rows)
-      return policy_.select(store_.keys(), store_.values());
+      return policy_.select_quantised(store_.keys(), store_.values());
     else
       return policy_.select();
   }
@@ -265,16 +284,21 @@ class BuzzCache {
     return q.shape(0);
   }
 
+  void require_observed(const char* call) const {
+    if (pending_.tokens > 0)
+      fail("unobserved", pending_.tokens, std::string("0 at ") + call + ": observe() or discard() first");
+  }
+
   /// The newest queries have a part each where the score or a rollback needs it; one more part is all the others'.
   int parts(int tokens) const {
-    const int apart = (std::max)(policy_.queries_apart(), shape_.max_rollback);
+    const int apart = policy_.queries_apart();
     return tokens <= apart ? tokens : apart + 1;
   }
 
-  /// Column sums of a call of `tokens` queries: [parts, kv_heads, rows].
-  View<float> mass(int tokens) {
+  /// Column sums of a call's queries: [parts, kv_heads, rows].
+  View<float> mass(int parts) {
     const std::ptrdiff_t stride = capacity();
-    return {mass_.data(), mass_.empty() ? 0 : parts(tokens), shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
+    return {mass_.data(), mass_.empty() ? 0 : parts, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
   }
 
   /// Has angles_ hold the rotations to positions [first, first + tokens).
@@ -299,7 +323,9 @@ class BuzzCache {
   std::vector<float> angles_;      // [max_chunk, rotation.dims()], of positions [turned_from_, turned_from_ + turned_)
   std::vector<float> row_angles_;  // [capacity, rotation.dims()], where keys are raw
   int turned_from_ = 0, turned_ = 0;
-  int attended_ = 0;  // queries of the last attend that are to be observed
+  struct {
+    int tokens = 0, parts = 0;
+  } pending_;  // the last attend's queries that are to be observed, and how many parts of mass_ are theirs
 };
 
 }  // namespace buzz

@@ -63,20 +63,27 @@ class ModelCache {
   void unpin(int first, int count) {
     for (Cache& c : layers_) c.unpin(first, count);
   }
-  /// Can all layers take the newest `tokens` rows back?
+  /// Can all layers take the newest `tokens` rows back? Not where some have appended the newest call and others have
+  /// not yet.
   bool can_rollback(int tokens) const {
     for (const Cache& c : layers_)
-      if (!c.can_rollback(tokens)) return false;
+      if (!c.can_rollback(tokens) || (tokens > 0 && c.next_position() != layers_[0].next_position())) return false;
     return true;
   }
   /// Takes them back in all layers, or in none. Errors: can_rollback() says no.
   void rollback(int tokens) {
+    for (std::size_t i = 0; i < layers_.size() && tokens > 0; ++i)
+      require_equal(field(i, "next_position").c_str(), layers_[i].next_position(), layers_[0].next_position(),
+                    "layer[0].next_position");
     for (const Cache& c : layers_) c.policy().check_rollback(tokens);
     for (Cache& c : layers_) c.rollback(tokens);
   }
 
-  /// All layers in one stream; see BuzzCache. Errors: the stream refuses.
+  /// All layers in one stream; see BuzzCache. Errors: the stream refuses; a layer whose unobserved() is not 0.
   void save(std::ostream& out) const {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      require_equal(field(i, "unobserved").c_str(), layers_[i].unobserved(), 0,
+                    "at save(): observe() or discard() first");
     Writer writer(out);
     writer.same("layers", layers());
     for (const Cache& c : layers_) Cache::archive(c, writer);
@@ -100,6 +107,10 @@ class ModelCache {
   ModelCache(const ModelCache& other, int) {
     layers_.reserve(other.layers_.size());
     for (const Cache& c : other.layers_) layers_.push_back(c.fork());
+  }
+
+  static std::string field(std::size_t layer, const char* name) {
+    return "layer[" + std::to_string(layer) + "]." + name;
   }
 
   std::size_t index(int i) const {

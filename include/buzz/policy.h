@@ -14,13 +14,6 @@
 
 namespace buzz {
 
-/// The cached rows that a score may look at.
-template <class T>
-struct CachedRows {
-  RowsView<T> keys;    ///< [kv_heads, rows, head_dim]
-  RowsView<T> values;  ///< the same
-};
-
 /// Decides which rows of a KV cache to keep: score x protect x select, with the budget in select's options. It holds
 /// scores and positions of one layer of one sequence, and no K or V; the cache's owner tells it what happens and moves
 /// its rows as the Keep says:
@@ -120,10 +113,12 @@ class Policy {
     score_.give(scores);
   }
 
-  /// The newest queries of a call that have to have a part each in observe_mass().
+  /// The newest queries of a call that have to have a part each in observe_mass(): those that the score looks at one by
+  /// one, and max_rollback more, so that it still has its own when those are taken back.
   int queries_apart() const {
     if constexpr (needs_mass)
-      return Score::queries_apart(options_);
+      return static_cast<int>((std::min<long long>)(1LL * Score::queries_apart(options_) + max_rollback_,
+                                                    (std::numeric_limits<int>::max)()));
     else
       return 0;
   }
@@ -146,11 +141,20 @@ class Policy {
     using Stored = std::remove_const_t<T>;
     return select(RowsView<Stored>(keys), RowsView<Stored>(values));
   }
-  /// The same where rows have scales.
+  /// The same where rows have scales, [1, kv_heads, rows()] each. Errors: also a scale that is not finite and >= 0.
   template <class T>
   const Keep& select(const RowsView<T>& keys, const RowsView<T>& values) {
-    require_shape("keys", keys.values, heads_, rows_, keys.values.shape(2));
-    require_shape("values", values.values, heads_, rows_, values.values.shape(2));
+    require_rows("keys", keys, heads_, rows_);
+    require_rows("values", values, heads_, rows_);
+    require_scales("keys", keys);
+    require_scales("values", values);
+    return choose(CachedRows<T>{keys, values});
+  }
+  /// The same of rows as quantise_row() makes them: a scale of NaN marks a row that was not finite.
+  template <class T>
+  const Keep& select_quantised(const RowsView<T>& keys, const RowsView<T>& values) {
+    require_rows("keys", keys, heads_, rows_);
+    require_rows("values", values, heads_, rows_);
     return choose(CachedRows<T>{keys, values});
   }
 
@@ -186,7 +190,7 @@ class Policy {
 
   /// Can the newest `tokens` rows be taken back? Not past the last eviction, nor more than max_rollback. O(1).
   bool can_rollback(int tokens) const {
-    return tokens >= 0 && tokens <= max_rollback_ && next_ - tokens >= undo_.floor();
+    return tokens == 0 || (tokens > 0 && tokens <= max_rollback_ && next_ - tokens >= undo_.floor());
   }
 
   /// Takes back the newest `tokens` rows: positions, scores and regions are bit for bit as they were before them, pins
@@ -204,7 +208,7 @@ class Policy {
   void check_rollback(int tokens) const {
     if (!can_rollback(tokens))
       fail("rollback", tokens,
-           "0 to " + std::to_string((std::min)(max_rollback_, next_ - undo_.floor())) +
+           "0 to " + std::to_string((std::max)(0, (std::min)(max_rollback_, next_ - undo_.floor()))) +
                " (max_rollback, and tokens since the last eviction)");
   }
 
@@ -288,7 +292,12 @@ class Policy {
   /// Before a part of an observation changes the scores: keeps them for rollback().
   void remember(int part, int parts) {
     const int position = next_ - parts + part;
-    if (position > observed_) undo_.raise_floor(position + 1);   // the part stands for earlier tokens too
+    // A part that stands for earlier tokens too is no query that a score of the newest ones could go back to.
+    if (position > observed_) {
+      int newest = 0;
+      if constexpr (needs_mass) newest = (std::min)(Score::queries_apart(options_), parts - part - 1);
+      undo_.raise_floor(position + 1 + newest);
+    }
     if (position + 1 < observed_) undo_.raise_floor(observed_);  // seen again after later ones, which it cannot precede
     if constexpr (Score::remembers)
       undo_.push(position, score_, rows_);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "buzz/finite.h"
 #include "buzz/keep.h"
 #include "buzz/packet.h"
 
@@ -38,6 +39,34 @@ struct RowsView {
   View<const T> values;                        ///< codes, where there are scales
   View<const float> scales{nullptr, 0, 0, 0};  ///< [1, kv_heads, rows], empty where T has none
 };
+
+/// The cached rows that a score may look at.
+template <class T>
+struct CachedRows {
+  RowsView<T> keys;    ///< [kv_heads, rows, head_dim]
+  RowsView<T> values;  ///< the same
+};
+
+/// Refuses rows that are not [heads, rows, any], or whose scales, where T or the view has them, are not [1, heads,
+/// rows]; `name` says which they are. O(1).
+template <class T>
+void require_rows(const char* name, const RowsView<T>& v, int heads, int rows) {
+  require_shape(name, v.values, heads, rows, v.values.shape(2));
+  if (has_scale<T> || !v.scales.empty())
+    require_shape((std::string(name) + ".scales").c_str(), v.scales, 1, heads, rows);
+}
+
+/// Refuses scales that are not finite or are < 0. O(heads * rows).
+template <class T>
+void require_scales(const char* name, const RowsView<T>& v) {
+  for (int h = 0; h < v.scales.shape(1); ++h)
+    for (int r = 0; r < v.scales.shape(2); ++r) {
+      const float& scale = v.scales.row(0, h)[r];
+      if (!is_finite(scale) || scale < 0)
+        fail(std::string(name) + ".scales[0, " + std::to_string(h) + ", " + std::to_string(r) + "]",
+             std::to_string(scale), "finite, >= 0");
+    }
+}
 
 /// A row, [count], as another type, rounded at most once.
 template <class From, class To>

@@ -81,6 +81,7 @@ class CacheLife {
 
   static buzz::AttentionOptions draw_attention(Bytes& in) {
     buzz::AttentionOptions a;
+    a.lse_tolerance = 1e30;  // log-sum-exps are made up
     const int how = in.in(0, 3);
     if (how == 1) a.log_base = 4;
     if (how == 2) a.scale = 1;
@@ -201,7 +202,7 @@ class CacheLife {
       const Floats q = numbers(0, cache_.next_position() - tokens, tokens, shape_.query_heads);
       Floats lse(static_cast<std::size_t>(tokens * shape_.query_heads), 0.25f * static_cast<float>(in_.in(0, 16)));
       if (!lse.empty() && in_.one_in(8)) lse[0] = -std::numeric_limits<float>::infinity();
-      const bool bad = tokens > std::min(c_.max_chunk, cache_.rows());
+      const bool bad = now_.attended > 0 || tokens > std::min(c_.max_chunk, cache_.rows());
       if (refused_rightly(bad, "observe", bytes(), [&] {
             cache_.observe(view(q, tokens, shape_.query_heads),
                            buzz::View<const float>(lse.data(), 1, tokens, shape_.query_heads));
@@ -231,6 +232,10 @@ class CacheLife {
 
   void evict() {
     const bool due = now_.model.due();
+    if (due && P::needs_mass && now_.attended > 0) {
+      refused_rightly(true, "evict", bytes(), [&] { cache_.evict(); });
+      observe();
+    }
     for (int h = 0; h < shape_.kv_heads; ++h) {
       const auto scores = cache_.scores(h);
       for (int i = 0; i < scores.size; ++i) now_.model.head(h)[static_cast<std::size_t>(i)].score = scores[i];
@@ -342,7 +347,7 @@ class CacheLife {
     if (refused_rightly(!can, "rollback", bytes(), [&] { cache_.rollback(tokens); })) return false;
     require(state(cache_.rows(), false) == left, "a rollback changed rows that stay");
     now_.model.rollback(tokens);
-    now_.attended = 0;
+    now_.attended = std::max(0, now_.attended - tokens);
     while (!now_.marks.empty() && now_.marks.back().next > cache_.next_position()) now_.marks.pop_back();
     if (!now_.marks.empty() && now_.marks.back().next == cache_.next_position() && now_.marks.back().has_scores)
       require(state(cache_.rows(), true) == now_.marks.back().state, "a rollback that is not as before");
@@ -501,9 +506,12 @@ class CacheLife {
     s.append(reinterpret_cast<const char*>(from), sizeof(X) * static_cast<std::size_t>(count));
   }
 
+  /// But for what waits for observe(), which is not saved.
   static std::string bytes_of(const Cache& cache) {
     std::ostringstream out;
-    cache.save(out);
+    Cache copy = cache.fork();
+    copy.discard();
+    copy.save(out);
     return out.str();
   }
   auto bytes() const {

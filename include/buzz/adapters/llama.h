@@ -115,6 +115,7 @@ class LlamaEviction {
     require_begun();
     require_range("tokens", tokens, 1, policy_.max_chunk());
     require_equal("last position", llama_memory_seq_pos_max(memory(), 0), next_position() - 1LL, "the adapter's");
+    tokens_ = 0;  // a call that was begun and never made
     evict();
     policy_.check_append(tokens);
     tokens_ = tokens;
@@ -148,9 +149,10 @@ class LlamaEviction {
   }
 
   /// Evicts if that is due: returns whether it did. All removals come first, neighbours as one range, then one bounded
-  /// shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence. O(n_ctx) for each of
-  /// them, in llama.cpp.
+  /// shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence; a call is under way,
+  /// from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
   bool evict() {
+    require_no_call();
     if (!policy_.due()) return false;
     const Keep& keep = policy_.select();
     keep.for_each_gap(0, [&](int begin, int end) {
@@ -178,10 +180,12 @@ class LlamaEviction {
   }
 
   /// Moves the rows into the first cells, by a round trip of the sequence's state: the columns that a decode computes
-  /// end at the highest used cell. Errors: an eviction closed positions, and no decode has rotated the keys since;
+  /// end at the highest used cell. Errors: a call is under way; an eviction closed positions, and no decode has rotated
+  /// the keys since;
   /// llama.cpp does not take its state back (the context is then empty, and reset() is what remains).
   /// Allocates the state's bytes at the first time. O(state).
   void compact() {
+    require_no_call();
     if (shifting_) fail("compact", "after closing positions", "after the decode that rotates the keys");
     if (rows() == 0) return;
     state_.resize(llama_state_seq_get_size(context_, 0));
@@ -224,6 +228,10 @@ class LlamaEviction {
   auto* memory() const { return llama_get_memory(context_); }
   void require_begun() const {
     if (context_ == nullptr) fail("context", "none", "one given to begin()");
+  }
+
+  void require_no_call() const {
+    require_equal("tokens", tokens_, 0, "none of a call under way: after_decode() first");
   }
 
   void forget() {

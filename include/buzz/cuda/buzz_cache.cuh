@@ -164,7 +164,8 @@ class BasicCache {
     return observed(cuda::observe<Launcher>(work(), probabilities, stream));
   }
   /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
-  /// or NaN: that query gives nothing. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// or NaN: that query gives nothing. They have to be of the same logits: nothing here could say otherwise without
+  /// waiting for the device. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
     if (!can_observe()) return Launcher::invalid;

@@ -1,0 +1,282 @@
+// Between attend() and observe() a call's probabilities wait: whatever is done then keeps them bit for bit, says that
+// it drops them, or is refused.
+
+#include <gtest/gtest.h>
+
+#include "buzz/model_cache.h"
+#include "oracle_twin.h"
+
+namespace {
+
+using oracle::bytes_of;
+using oracle::CachePtr;
+using oracle::Config;
+using oracle::Element;
+using oracle::Kind;
+using oracle::refused;
+using oracle::small;
+using oracle::Text;
+
+constexpr int kMost = 4;
+
+/// The first two steps of a call of n tokens.
+template <class C>
+void appends_and_attends(C& cache, int n, const Text& text = Text()) {
+  const buzz::Shape& s = cache.shape();
+  const int first = cache.next_position();
+  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
+  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
+  std::vector<float> out(q.size());
+  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
+}
+
+CachePtr fed(int tokens, const Config& c = small(Kind::beehive), int max_rollback = kMost) {
+  CachePtr cache = make_cache(Element::float32, c, buzz::Rope{10000.0}, max_rollback);
+  for (int i = 0; i < tokens; ++i) feed(*cache, Text(), 1);
+  return cache;
+}
+
+/// Kinds whose scores have a memory of attention.
+constexpr Kind kSeeing[] = {Kind::beehive, Kind::heavy_hitter, Kind::tova, Kind::snap_kv};
+
+TEST(Pending, IsCountedUntilItIsObservedOrDropped) {
+  for (Kind kind : kSeeing) {
+    const CachePtr cache = fed(5, small(kind));
+    EXPECT_EQ(cache->unobserved(), 0);
+    appends_and_attends(*cache, 3);
+    EXPECT_EQ(cache->unobserved(), 3);
+    cache->observe();
+    EXPECT_EQ(cache->unobserved(), 0);
+    appends_and_attends(*cache, 2);
+    cache->discard();
+    EXPECT_EQ(cache->unobserved(), 0);
+    const std::string before = bytes_of(*cache);
+    cache->observe();
+    EXPECT_TRUE(bytes_of(*cache) == before) << "nothing was left";
+  }
+}
+
+TEST(Pending, IsNothingWherePoliciesHaveNoUseForIt) {
+  for (Kind kind : {Kind::streaming, Kind::strided, Kind::key_diff, Kind::key_outliers, Kind::given, Kind::full}) {
+    const CachePtr cache = fed(5, small(kind));
+    appends_and_attends(*cache, 3);
+    EXPECT_EQ(cache->unobserved(), 0);
+    EXPECT_NO_THROW(bytes_of(*cache));
+    EXPECT_NO_THROW(cache->evict());
+  }
+}
+
+TEST(Pending, IsForkedAndObservedOnBothSides) {
+  for (Kind kind : kSeeing) {
+    const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
+    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    const CachePtr fork = cache->fork();
+    EXPECT_EQ(fork->unobserved(), 3);
+    for (const CachePtr* c : {&cache, &fork, &twin}) (*c)->observe();
+    EXPECT_TRUE(bytes_of(*fork) == bytes_of(*twin));
+    EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+  }
+}
+
+TEST(Pending, MovesWithItsCache) {
+  buzz::BuzzCache<float> cache({4, 2, 8, 8}), twin({4, 2, 8, 8});
+  for (buzz::BuzzCache<float>* c : {&cache, &twin}) {
+    feed(*c, Text(), 5);
+    appends_and_attends(*c, 3);
+    if (c == &cache) {
+      buzz::BuzzCache<float> moved(std::move(cache));
+      cache = std::move(moved);
+    }
+    EXPECT_EQ(c->unobserved(), 3);
+    c->observe();
+  }
+  EXPECT_TRUE(bytes_of(cache) == bytes_of(twin));
+}
+
+TEST(Pending, StaysWhereNothingIsTakenBack) {
+  for (Kind kind : kSeeing) {
+    const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
+    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    cache->rollback(0);
+    EXPECT_EQ(cache->unobserved(), 3);
+    for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+    EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+  }
+}
+
+TEST(Pending, OfTheTokensLeftIsAShorterCalls) {
+  for (Kind kind : kSeeing)
+    for (int n = 1; n <= 5; ++n)
+      for (int r = 1; r <= kMost; ++r) {
+        const CachePtr cache = fed(6, small(kind)), twin = fed(6 + (std::min)(0, n - r), small(kind));
+        appends_and_attends(*cache, n);
+        if (n > r) appends_and_attends(*twin, n - r);
+        ASSERT_TRUE(cache->can_rollback(r));
+        cache->rollback(r);
+        EXPECT_EQ(cache->unobserved(), (std::max)(0, n - r));
+        cache->observe();
+        twin->observe();
+        ASSERT_TRUE(bytes_of(*cache) == bytes_of(*twin)) << static_cast<int>(kind) << ": " << n << " less " << r;
+        EXPECT_EQ(feed(*cache, Text(), 7), feed(*twin, Text(), 7));
+        ASSERT_TRUE(bytes_of(*cache) == bytes_of(*twin)) << static_cast<int>(kind) << ": " << n << " less " << r;
+      }
+}
+
+TEST(Pending, OfALongCallsTokensLeftIsAShorterCallsForScoresOfTheNewest) {
+  for (Kind kind : {Kind::tova, Kind::snap_kv}) {
+    Config c = small(kind);
+    c.oracle.queries = 2;
+    c.oracle.query_heads = c.oracle.kv_heads;  // from 16 queries of a KV head on, attention sums in another order
+    const CachePtr cache = fed(6, c), twin = fed(6, c);
+    appends_and_attends(*cache, 8);
+    cache->rollback(3);
+    appends_and_attends(*twin, 5);
+    EXPECT_EQ(cache->unobserved(), 5);
+    cache->observe();
+    twin->observe();
+    EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin)) << static_cast<int>(kind);
+  }
+}
+
+TEST(Pending, IsNotSaved) {
+  for (Kind kind : kSeeing) {
+    const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
+    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    std::ostringstream out;
+    EXPECT_EQ(refused([&] { cache->save(out); }), "unobserved");
+    EXPECT_TRUE(out.str().empty());
+    for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+    EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin)) << "it is still there";
+  }
+}
+
+TEST(Pending, StopsAnEvictionThatIsDue) {
+  for (Kind kind : kSeeing) {
+    const CachePtr cache = fed(0, small(kind)), twin = fed(0, small(kind));
+    while (cache->rows() <= small(kind).oracle.sink + small(kind).oracle.window)
+      for (const CachePtr* c : {&cache, &twin}) feed(**c, Text(), 1);
+    std::string field = "nothing";
+    for (int i = 0; i < 60 && field == "nothing"; ++i) {
+      for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 1);
+      field = refused([&] { cache->evict(); });
+      EXPECT_EQ(cache->rows(), twin->rows()) << "not due, or refused";
+      for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+      EXPECT_EQ(cache->evict(), twin->evict());
+      EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+    }
+    EXPECT_EQ(field, "unobserved") << static_cast<int>(kind);
+  }
+}
+
+TEST(Pending, IsNotOverwrittenByLogSumExps) {
+  const CachePtr cache = fed(5), twin = fed(5);
+  for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 1);
+  const std::vector<float> q(32, 0.f), lse(4, std::log(6.f));
+  EXPECT_EQ(refused([&] { cache->observe(buzz::view(q, 1, 4, 8), buzz::view(lse, 1, 1, 4)); }), "unobserved");
+  for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+  EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+}
+
+TEST(Pending, IsDroppedByTheNextAppendAResetAndALoad) {
+  const CachePtr cache = fed(5), twin = fed(5), empty = fed(0);
+  std::istringstream file(bytes_of(*cache));
+  appends_and_attends(*cache, 2);
+  cache->load(file);
+  EXPECT_EQ(cache->unobserved(), 0);
+  cache->observe();
+  EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+
+  appends_and_attends(*cache, 2);
+  appends_and_attends(*cache, 1);
+  appends_and_attends(*twin, 2);
+  twin->discard();
+  appends_and_attends(*twin, 1);
+  EXPECT_EQ(cache->unobserved(), 1);
+  for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+  EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+
+  appends_and_attends(*cache, 2);
+  cache->reset();
+  EXPECT_EQ(cache->unobserved(), 0);
+  cache->observe();
+  EXPECT_TRUE(bytes_of(*cache) == bytes_of(*empty));
+}
+
+TEST(Pending, SurvivesARefusedLoad) {
+  const CachePtr cache = fed(5), twin = fed(5);
+  for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 2);
+  std::istringstream file("no cache");
+  EXPECT_NE(refused([&] { cache->load(file); }), "nothing");
+  EXPECT_EQ(cache->unobserved(), 2);
+  for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
+  EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
+}
+
+buzz::ModelCache<float> model() { return {{4, 2, 8, 8, 4}, {buzz::Options(), buzz::Options(), buzz::Options()}}; }
+
+TEST(PendingModel, IsNotSavedAndSaysWhichLayer) {
+  buzz::ModelCache<float> m = model();
+  for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
+  appends_and_attends(m.layer(2), 1);
+  std::ostringstream out;
+  EXPECT_EQ(refused([&] { m.save(out); }), "layer[2].unobserved");
+  EXPECT_TRUE(out.str().empty());
+  m.layer(2).observe();
+  EXPECT_NO_THROW(m.save(out));
+}
+
+TEST(PendingModel, IsForkedInTheMiddleOfAPass) {
+  buzz::ModelCache<float> m = model(), twin = model();
+  for (buzz::ModelCache<float>* c : {&m, &twin}) {
+    for (int i = 0; i < 3; ++i) feed(c->layer(i), Text(), 4);
+    feed(c->layer(0), Text(), 3);
+    appends_and_attends(c->layer(1), 3);
+  }
+  buzz::ModelCache<float> fork = m.fork();
+  for (buzz::ModelCache<float>* c : {&m, &twin, &fork}) {
+    c->layer(1).observe();
+    c->layer(1).evict();
+    feed(c->layer(2), Text(), 3);
+  }
+  EXPECT_TRUE(bytes_of(fork) == bytes_of(twin));
+  EXPECT_TRUE(bytes_of(m) == bytes_of(twin));
+}
+
+TEST(PendingModel, IsSavedInTheMiddleOfAPassWhereNothingWaits) {
+  buzz::ModelCache<float> m = model(), loaded = model();
+  for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
+  feed(m.layer(0), Text(), 3);
+  std::istringstream file(bytes_of(m));
+  loaded.load(file);
+  for (buzz::ModelCache<float>* c : {&m, &loaded})
+    for (int i = 1; i < 3; ++i) feed(c->layer(i), Text(), 3);
+  EXPECT_TRUE(bytes_of(loaded) == bytes_of(m));
+}
+
+TEST(PendingModel, TakesNothingBackInTheMiddleOfAPass) {
+  buzz::ModelCache<float> m = model();
+  for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
+  feed(m.layer(0), Text(), 2);
+  const std::string before = bytes_of(m);
+  EXPECT_TRUE(m.can_rollback(0));
+  EXPECT_FALSE(m.can_rollback(2)) << "of layers 1 and 2 it would take two tokens of the last pass";
+  EXPECT_EQ(refused([&] { m.rollback(2); }), "layer[1].next_position");
+  EXPECT_NO_THROW(m.rollback(0));
+  EXPECT_TRUE(bytes_of(m) == before);
+  for (int i = 1; i < 3; ++i) feed(m.layer(i), Text(), 2);
+  EXPECT_NO_THROW(m.rollback(2));
+}
+
+TEST(PendingModel, TakesBackWhatSomeLayersHaveNotObserved) {
+  buzz::ModelCache<float> m = model();
+  for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
+  const std::string before = bytes_of(m);
+  feed(m.layer(0), Text(), 2);
+  for (int i = 1; i < 3; ++i) appends_and_attends(m.layer(i), 2);
+  m.rollback(2);
+  EXPECT_TRUE(bytes_of(m) == before);
+}
+
+}  // namespace
