@@ -278,6 +278,47 @@ TEST(CudaCache, RefusesAndLaunchesNothing) {
   EXPECT_EQ(twin.cache.rows(0), 1);
 }
 
+TEST(CudaCache, RefusesTensorsThatAreNoViewsAndLaunchesNothing) {
+  const buzz::Shape shape{2, 1, 64, 2};
+  emulated::Twin<float, buzz::cuda::HeavyHitter> twin(shape, {}, {});
+  std::vector<float> read(2 * 2 * 64 + 1, 0.5f), write(2 * 2 * 64 + 1);
+  const auto q = buzz::cuda::dense(static_cast<const float*>(read.data()), 2, 2, 64);
+  const auto k = buzz::cuda::dense(static_cast<const float*>(read.data()), 2, 1, 64);
+  const auto out = buzz::cuda::dense(write.data(), 2, 2, 64);
+  using To = buzz::cuda::Tensor<float>;
+  using From = buzz::cuda::Tensor<const float>;
+  const From no_data{nullptr, q.sequence, q.outer, q.inner}, back{q.data, q.sequence, -64, q.inner};
+  const From off{reinterpret_cast<const float*>(reinterpret_cast<const char*>(q.data) + 2), 256, 128, 64};
+  const To none{nullptr, 256, 128, 64}, backwards{out.data, 256, 128, -64}, planes{out.data, 256, 64, 64},
+      rows{out.data, 256, 128, 63}, same{out.data, 256, 0, 64};
+  std::vector<std::function<void()>> kernels;
+  emulated::Stream stream(&kernels);
+  const buzz::cuda::Call call{2, 0, 1};
+  for (const From& bad : {no_data, back, off}) {
+    EXPECT_NE(twin.cache.append(bad, k, call, stream), 0);
+    EXPECT_NE(twin.cache.append(k, bad, call, stream), 0);
+    EXPECT_NE(twin.cache.attend(bad, k, k, out, call, stream), 0);
+  }
+  for (const To& bad : {none, backwards, planes, rows, same})
+    EXPECT_NE(twin.cache.attend(q, k, k, bad, call, stream), 0);
+  EXPECT_TRUE(kernels.empty());
+  EXPECT_EQ(twin.cache.rows(0), 0);
+
+  ASSERT_EQ(twin.cache.append(k, k, call, 1), 0);
+  const float lse[4] = {};
+  for (const From& bad : {no_data, back, off}) {
+    EXPECT_NE(twin.cache.attend(bad, out, stream), 0);
+    EXPECT_NE(twin.cache.observe(bad, lse, stream), 0);
+  }
+  EXPECT_NE(twin.cache.observe(q, nullptr, stream), 0);
+  EXPECT_NE(twin.cache.observe(no_data, stream), 0);
+  for (const To& bad : {none, backwards, planes, rows, same}) EXPECT_NE(twin.cache.attend(q, bad, stream), 0);
+  EXPECT_TRUE(kernels.empty());
+  const From broadcast{q.data, 0, 0, 64};  // one token's queries for both: to read is allowed
+  EXPECT_EQ(twin.cache.attend(broadcast, To{out.data, 0, 64, 128}, 1), 0);
+  EXPECT_EQ(twin.cache.evict(1), 0);
+}
+
 TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
   using Cache = buzz::cuda::BasicCache<float, buzz::cuda::HeavyHitter, emulated::Launcher>;
   const auto field = [](const buzz::Shape& shape, const buzz::cuda::Batch& batch, const buzz::Rope& rope) {

@@ -3,7 +3,11 @@
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "buzz/policies.h"
@@ -148,6 +152,126 @@ TEST(FromDlpack, RefusesWhatIsNoView) {
   EXPECT_TRUE(buzz::from_dlpack<float>(t.tensor).empty());
 }
 
+TEST(FromDlpack, RefusesPlanesThatOverlap) {
+  Theirs t;
+  t.tensor.strides = t.strides;
+  for (std::int64_t planes : {0, 4, 8, 11}) {
+    t.strides[0] = planes;
+    expect_refused("view.stride[0]", t.tensor);
+    expect_refused<const float>("view.stride[0]", t.tensor);
+  }
+  t.strides[0] = -12;
+  expect_refused("view.stride[0]", t.tensor);
+  t.strides[0] = 12;
+  t.strides[2] = -1;
+  expect_refused("strides", t.tensor);
+}
+
+TEST(FromDlpack, RefusesNullDimensionsAndTheirNumber) {
+  Theirs t;
+  t.tensor.shape = nullptr;
+  expect_refused("shape", t.tensor);
+  t.tensor.ndim = 0;
+  expect_refused("ndim", t.tensor);
+  for (int ndim : {-1, 9, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+    t.tensor.ndim = ndim;
+    expect_refused("ndim", t.tensor);
+  }
+}
+
+TEST(FromDlpack, RefusesWhatLeavesTheAddresses) {
+  Theirs t;
+  t.tensor.byte_offset = std::numeric_limits<std::uint64_t>::max() - 3;
+  expect_refused("byte_offset", t.tensor);
+  t.tensor.byte_offset = std::numeric_limits<std::uint64_t>::max() - reinterpret_cast<std::uintptr_t>(t.tensor.data);
+  expect_refused("byte_offset", t.tensor);
+  t.tensor.byte_offset -= 3;  // aligned, and the very last value
+  expect_refused("shape", t.tensor);
+  t.tensor.byte_offset = 0;
+  t.shape[0] = t.shape[1] = t.shape[2] = std::numeric_limits<int>::max();
+  expect_refused("shape", t.tensor);
+  t.shape[0] = 1;
+  expect_refused("shape", t.tensor);  // 2^62 values of 4 bytes
+  t.shape[0] = 2;
+  t.shape[1] = 3;
+  t.shape[2] = 4;
+  t.tensor.strides = t.strides;
+  for (std::int64_t far : {std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 61}) {
+    t.strides[0] = far;
+    expect_refused("strides", t.tensor);
+    t.strides[0] = 12;
+    t.strides[1] = far;
+    expect_refused("strides", t.tensor);
+    t.strides[1] = 4;
+  }
+}
+
+TEST(FromDlpack, RefusesDataThatIsNotAligned) {
+  Theirs t;
+  t.tensor.data = reinterpret_cast<char*>(t.values.data()) + 2;
+  expect_refused("data", t.tensor);
+  t.tensor.byte_offset = 4;
+  expect_refused("data", t.tensor);
+  t.shape[0] = 1;
+  t.tensor.byte_offset = 2;
+  EXPECT_EQ(buzz::from_dlpack<float>(t.tensor).row(0, 0)[0], 1) << "only where it begins counts";
+}
+
+TEST(FromDlpack, DoesNotReadTheStridesOfNothing) {
+  Theirs t;
+  t.tensor.strides = t.strides;
+  t.tensor.data = nullptr;
+  for (int axis = 0; axis < 3; ++axis) {
+    t.shape[0] = t.shape[1] = t.shape[2] = std::numeric_limits<int>::max();
+    t.shape[axis] = 0;
+    t.strides[0] = -7;
+    t.strides[1] = 0;
+    t.strides[2] = std::numeric_limits<std::int64_t>::min();
+    EXPECT_TRUE(buzz::from_dlpack<float>(t.tensor).empty()) << axis;
+  }
+}
+
+/// DLManagedTensorVersioned as DLPack 1.0 has it; older headers do not.
+struct Versioned {
+  struct {
+    std::uint32_t major, minor;
+  } version;
+  void* manager_ctx;
+  void (*deleter)(Versioned* self);
+  std::uint64_t flags;
+  DLTensor dl_tensor;
+};
+
+TEST(FromDlpack, OfAManagedTensorLooksAtItsVersionAndFlags) {
+  Theirs t;
+  const auto field = [](const auto& managed, auto type) {
+    try {
+      buzz::from_dlpack<std::remove_pointer_t<decltype(type)>>(managed);
+    } catch (const buzz::InvalidArgument& e) {
+      return e.field();
+    }
+    return std::string("nothing");
+  };
+  float* to_write = nullptr;
+  const float* to_read = nullptr;
+  Versioned v{{1, 7}, nullptr, nullptr, 0, t.tensor};
+  EXPECT_EQ(buzz::from_dlpack<float>(v).data(), t.values.data());
+  v.flags = 2;  // a copy
+  EXPECT_EQ(field(v, to_write), "nothing");
+  v.flags = 3;  // and read-only
+  EXPECT_EQ(field(v, to_write), "flags");
+  EXPECT_EQ(field(v, to_read), "nothing");
+  for (std::uint32_t major : {0u, 2u, ~0u}) {
+    v.version.major = major;
+    EXPECT_EQ(field(v, to_read), "version.major");
+  }
+  v.version.major = 1;
+  v.dl_tensor.ndim = 0;
+  EXPECT_EQ(field(v, to_read), "ndim");
+  const DLManagedTensor unversioned{t.tensor, nullptr, nullptr};
+  EXPECT_EQ(buzz::from_dlpack<float>(unversioned).data(), t.values.data());
+}
+
 TEST(FromDlpack, IsEvictedInPlace) {
   Theirs t;
   t.shape[0] = 1;
@@ -193,6 +317,19 @@ TEST(LendDlpack, KeepsTheOwnerUntilTheDeleter) {
   owner.reset();
   EXPECT_FALSE(watched.expired());
   EXPECT_EQ(buzz::from_dlpack<float>(lent->dl_tensor).row(0, 2)[3], 2);
+  lent->deleter(lent);
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(LendDlpack, SaysTheVersionWhereThereIsOne) {
+  auto owner = std::make_shared<std::vector<float>>(12, 2.f);
+  const std::weak_ptr<std::vector<float>> watched = owner;
+  Versioned* lent = buzz::lend_dlpack<Versioned>(buzz::view(*owner, 1, 3, 4), owner);
+  owner.reset();
+  EXPECT_EQ(lent->version.major, 1u);
+  EXPECT_EQ(lent->version.minor, 0u);
+  EXPECT_EQ(lent->flags, 0u);
+  EXPECT_EQ(buzz::from_dlpack<float>(*lent).row(0, 2)[3], 2);
   lent->deleter(lent);
   EXPECT_TRUE(watched.expired());
 }

@@ -101,6 +101,74 @@ TEST(View, RefusesStridesThatOverlap) {
   EXPECT_EQ(refused([&] { View<float>(v.data(), 2, 3, 4, -12, 4); }), "view.stride[0]");
 }
 
+TEST(View, RefusesPlanesThatOverlap) {
+  std::vector<float> v = counted(64);
+  const auto field = [&](std::ptrdiff_t a, std::ptrdiff_t b) {
+    return refused([&] { View<float>(v.data(), 2, 3, 4, a, b); });
+  };
+  EXPECT_EQ(field(4, 4), "view.stride[0]");
+  EXPECT_EQ(field(8, 4), "view.stride[0]");
+  EXPECT_EQ(field(11, 4), "view.stride[0]");
+  EXPECT_EQ(field(12, 4), "nothing");
+  EXPECT_EQ(field(17, 7), "view.stride[0]") << "the last row ends where 2 * 7 + 4 do";
+  EXPECT_EQ(field(18, 7), "nothing");
+  EXPECT_EQ(field(4, 7), "view.stride[1]");
+  EXPECT_EQ(field(4, 8), "nothing");
+  EXPECT_EQ(field(0, 4), "view.stride[0]");
+  EXPECT_EQ(refused([&] { View<const float>(v.data(), 2, 3, 4, 8, 4); }), "view.stride[0]") << "reading, too";
+  EXPECT_EQ(refused([&] { View<float>(v.data(), 2, 3, 4, 8, 4); }), "view.stride[0]");
+  EXPECT_EQ(refused([&] { View<float>(v.data(), 2, 1, 4, 4, 0); }), "nothing");
+  EXPECT_EQ(refused([&] { View<float>(nullptr, 2, 3, 0, 0, 0); }), "nothing") << "nothing overlaps nothing";
+  try {
+    View<float>(v.data(), 2, 3, 4, 8, 4);
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(), "buzz: view.stride[0] = 8, allowed: 12 to 9223372036854775795");
+  }
+}
+
+/// Every place of small tensors, counted.
+TEST(View, TakesWhatHasNothingTwiceAndNothingElse) {
+  std::vector<float> v(256);
+  int taken = 0, interleaved = 0;
+  for (int a = 1; a <= 3; ++a)
+    for (int b = 1; b <= 3; ++b)
+      for (int c = 1; c <= 3; ++c)
+        for (int sa = 0; sa < 14; ++sa)
+          for (int sb = 0; sb < 14; ++sb) {
+            std::vector<int> used(v.size());
+            bool twice = false;
+            for (int i = 0; i < a; ++i)
+              for (int j = 0; j < b; ++j)
+                for (int d = 0; d < c; ++d) twice |= used[static_cast<std::size_t>(i * sa + j * sb + d)]++ > 0;
+            const bool nested = a == 1 || b == 1 || sa >= (b - 1) * sb + c || sb >= (a - 1) * sa + c;
+            const bool good = refused([&] { View<float>(v.data(), a, b, c, sa, sb); }) == "nothing";
+            ASSERT_TRUE(!good || !twice) << a << b << c << " " << sa << " " << sb;
+            ASSERT_EQ(good, !twice && nested) << a << b << c << " " << sa << " " << sb;
+            taken += good;
+            interleaved += !twice && !nested;
+          }
+  EXPECT_GT(taken, 1000);
+  EXPECT_GT(interleaved, 0) << "planes between each other's rows, which the docs say are refused";
+}
+
+TEST(View, RefusesExtentsThatCannotBeCounted) {
+  float one = 1;
+  constexpr auto far = std::numeric_limits<std::ptrdiff_t>::max();
+  constexpr int most = std::numeric_limits<int>::max();
+  EXPECT_EQ(refused([&] { View<float>(&one, 1, 3, 1, 0, far); }), "view.stride[1]");
+  EXPECT_EQ(refused([&] { View<float>(&one, 2, 2, 1, far, 1); }), "view.stride[0]");
+  EXPECT_EQ(refused([&] { View<float>(&one, most, most, most); }), "view.stride[0]");
+  EXPECT_EQ(refused([&] { View<float>(&one, 1, 2, 1, 0, far - 1); }), "nothing");
+}
+
+TEST(View, RefusesDataThatIsNotAligned) {
+  alignas(8) char bytes[64] = {};
+  for (int off = 1; off < 4; ++off)
+    EXPECT_EQ(refused([&] { View<float>(reinterpret_cast<float*>(bytes + off), 1, 1, 2); }), "view.data") << off;
+  EXPECT_EQ(refused([&] { View<float>(reinterpret_cast<float*>(bytes + 4), 1, 1, 2); }), "nothing");
+  EXPECT_EQ(refused([&] { View<signed char>(reinterpret_cast<signed char*>(bytes + 1), 1, 1, 2); }), "nothing");
+}
+
 TEST(View, AStrideThatIsNotUsedMayBeZero) {
   float row[4] = {1, 2, 3, 4};
   EXPECT_EQ(refused([&] { View<float>(row, 1, 1, 4, 0, 0); }), "nothing");

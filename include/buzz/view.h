@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <string>
 #include <type_traits>
 
 #include "buzz/error.h"
@@ -19,15 +21,47 @@ struct Span {
   T& operator[](int i) const { return data[i]; }  ///< not checked
 };
 
+/// The axis of a strided tensor whose neighbours overlap, or lie further apart than can be counted.
+struct Misfit {
+  int axis = -1;        ///< -1: none
+  long long least = 0;  ///< its stride has to be this at least,
+  long long most = 0;   ///< and this at most
+};
+
+/// Finds it among axes of those sizes and strides, >= 0, over `row` elements side by side. Each axis has to pass all
+/// that the axes of smaller strides span, the later ones first where strides are equal. O(n^2).
+template <int n>
+Misfit misfit(const long long (&size)[n], const long long (&stride)[n], long long row) {
+  constexpr long long farthest = (std::numeric_limits<std::ptrdiff_t>::max)();
+  bool passed[n] = {};
+  for (int i = 0; i < n; ++i)
+    if (size[i] == 0) row = 0;
+  if (row == 0) return {};
+  long long span = row;
+  for (int done = 0; done < n; ++done) {
+    int axis = -1;
+    for (int i = 0; i < n; ++i)
+      if (!passed[i] && (axis < 0 || stride[i] <= stride[axis])) axis = i;
+    passed[axis] = true;
+    if (size[axis] == 1) continue;  // its stride leads nowhere
+    const long long most = (farthest - span) / (size[axis] - 1);
+    if (stride[axis] < span || stride[axis] > most) return {axis, span, most};
+    span += (size[axis] - 1) * stride[axis];
+  }
+  return {};
+}
+
 /// A strided tensor [a, b, c] that somebody else owns, slowest dimension first; the c values of a row lie side by
 /// side. Strides are counted in elements. It never copies and never allocates; a View<T> is also a View<const T>.
 template <class T>
 class View {
  public:
-  /// Contiguous. Errors: a negative extent, a null pointer to something.
+  /// Contiguous. Errors: a negative extent, a null pointer to something, one that is not aligned to T.
   View(T* data, int a, int b, int c) : View(data, a, b, c, std::ptrdiff_t(b) * c, c) {}
 
-  /// Errors: also a negative stride, and rows that overlap (stride_b < c where b > 1).
+  /// Errors: also a negative stride, and values that lie in two places of the tensor, be it rows that overlap (stride_b
+  /// < c where b > 1) or one plane's rows and another's (stride_a < (b - 1) * stride_b + c, or as much the other way
+  /// round); more elements from the first to the last than can be counted. Views to read are no exception.
   View(T* data, int a, int b, int c, std::ptrdiff_t stride_a, std::ptrdiff_t stride_b)
       : data_(data), shape_{a, b, c}, stride_{stride_a, stride_b} {
     require_at_least("view.shape[0]", a, 0);
@@ -35,6 +69,12 @@ class View {
     require_at_least("view.shape[2]", c, 0);
     require_at_least("view.stride[0]", stride_a, a > 1 && b > 0 ? c : 0);
     require_at_least("view.stride[1]", stride_b, b > 1 ? c : 0);
+    const Misfit bad = misfit<2>({a, b}, {stride_a, stride_b}, c);
+    if (bad.axis >= 0)
+      require_range(bad.axis == 0 ? "view.stride[0]" : "view.stride[1]", stride_[bad.axis], bad.least, bad.most);
+    const auto off = reinterpret_cast<std::uintptr_t>(data) % alignof(T);
+    if (off != 0)
+      fail("view.data", std::to_string(off) + " bytes past a value", "a multiple of " + std::to_string(alignof(T)));
     if (data == nullptr && !empty()) fail("view.data", "null", "a pointer to shape[0] * shape[1] * shape[2] values");
   }
 

@@ -38,49 +38,89 @@ constexpr DlpackType dlpack_type() {
   return {std::is_integral<E>::value ? 0 : 2, bits};
 }
 
+/// Is it a managed tensor, and of those that say their version?
+/// @{
+template <class Managed, class = void>
+struct IsDlpackManaged : std::false_type {};
+template <class Managed>
+struct IsDlpackManaged<Managed, std::void_t<decltype(Managed::dl_tensor)>> : std::true_type {};
+template <class Managed, class = void>
+struct IsDlpackVersioned : std::false_type {};
+template <class Managed>
+struct IsDlpackVersioned<Managed, std::void_t<decltype(Managed::version), decltype(Managed::flags)>> : std::true_type {
+};
+/// @}
+
 /// A DLTensor of T as a view [a, b, c]; fewer dimensions get leading ones, more of them have to be 1. It owns nothing:
 /// the tensor's owner keeps the memory until the last use of the view, and then calls the deleter of a DLManagedTensor.
 /// `device` is where the caller will use it; memory of another device is not touched here. Tensor is DLTensor, of any
-/// version of DLPack: its header is not included here.
+/// version of DLPack, since its header is not included here; or DLManagedTensor or DLManagedTensorVersioned, whose
+/// version and flags are then looked at, which nobody can do who has its dl_tensor alone.
 ///
-/// Errors, by the tensor's field: another device (pinned host memory is the CPU's too), another type, more than one
-/// lane, dimensions that are no view, strides that overlap or go back, values of a row that do not lie side by side,
-/// a byte offset that leaves T unaligned. O(1). Source: the DLPack specification, DLTensor.
+/// Errors, by the tensor's field: another major version than 1, memory to read where T can be written to; another
+/// device (pinned host memory is the CPU's too), another type, more than one lane, dimensions that are no view or null,
+/// strides that overlap or go back, values of a row that do not lie side by side, data or a byte offset that leave T
+/// unaligned, more bytes than there are addresses. Strides of a tensor without elements mean nothing. O(1). Source: the
+/// DLPack specification, DLTensor and DLManagedTensorVersioned.
 template <class T, class Tensor>
 View<T> from_dlpack(const Tensor& tensor, DlpackDevice device = {}) {
-  const int on = static_cast<int>(tensor.device.device_type);
-  const bool pinned = device.type == 1 && (on == 3 || on == 11);
-  if (!pinned) require_equal("device.device_type", on, device.type, "where the view is used");
-  if (on != 1 && !pinned)
-    require_equal("device.device_id", tensor.device.device_id, device.id, "where the view is used");
-  require_equal("dtype.code", tensor.dtype.code, dlpack_type<T>().code, "the view's type");
-  require_equal("dtype.bits", tensor.dtype.bits, dlpack_type<T>().bits, "the view's type");
-  require_equal("dtype.lanes", tensor.dtype.lanes, 1, "one value an element");
-  require_range("ndim", tensor.ndim, 1, 8);
+  if constexpr (IsDlpackManaged<Tensor>::value) {
+    if constexpr (IsDlpackVersioned<Tensor>::value) {
+      require_equal("version.major", tensor.version.major, 1, "another one may lay out the rest otherwise");
+      if (!std::is_const<T>::value && (tensor.flags & 1) != 0)
+        fail("flags", static_cast<long long>(tensor.flags), "not read-only (1), or a view to read");
+    }
+    return from_dlpack<T>(tensor.dl_tensor, device);
+  } else {
+    const int on = static_cast<int>(tensor.device.device_type);
+    const bool pinned = device.type == 1 && (on == 3 || on == 11);
+    if (!pinned) require_equal("device.device_type", on, device.type, "where the view is used");
+    if (on != 1 && !pinned)
+      require_equal("device.device_id", tensor.device.device_id, device.id, "where the view is used");
+    require_equal("dtype.code", tensor.dtype.code, dlpack_type<T>().code, "the view's type");
+    require_equal("dtype.bits", tensor.dtype.bits, dlpack_type<T>().bits, "the view's type");
+    require_equal("dtype.lanes", tensor.dtype.lanes, 1, "one value an element");
+    require_range("ndim", tensor.ndim, 1, 8);
+    if (tensor.shape == nullptr) fail("shape", "null", std::to_string(tensor.ndim) + " dimensions");
 
-  std::int64_t shape[3] = {1, 1, 1}, stride[3];
-  for (int i = 0; i < tensor.ndim; ++i) {
-    const int axis = i + 3 - tensor.ndim;
-    if (axis < 0)
-      require_equal("shape", tensor.shape[i], 1, "leading dimensions beyond three");
-    else
-      require_range("shape", shape[axis] = tensor.shape[i], 0, (std::numeric_limits<int>::max)());
+    long long shape[3] = {1, 1, 1}, stride[3];
+    for (int i = 0; i < tensor.ndim; ++i) {
+      const int axis = i + 3 - tensor.ndim;
+      if (axis < 0)
+        require_equal("shape", tensor.shape[i], 1, "leading dimensions beyond three");
+      else
+        require_range("shape", shape[axis] = tensor.shape[i], 0, (std::numeric_limits<int>::max)());
+    }
+    const bool empty = shape[0] == 0 || shape[1] == 0 || shape[2] == 0;
+    const bool strided = tensor.strides != nullptr && !empty;
+    stride[2] = 1;
+    stride[1] = shape[2];
+    stride[0] = empty ? 0 : shape[1] * shape[2];
+    if (strided)
+      for (int axis = (std::max)(0, 3 - tensor.ndim); axis < 3; ++axis)
+        if (shape[axis] > 1) stride[axis] = tensor.strides[axis - 3 + tensor.ndim];  // that of one means nothing
+    require_equal("strides", stride[2], 1, "the last: a row's values lie side by side");
+
+    // As bytes: no stride and no extent of what fits between the data and the last address is too large for a View.
+    const auto start = reinterpret_cast<std::uintptr_t>(tensor.data);
+    constexpr auto last = (std::numeric_limits<std::uintptr_t>::max)();
+    if (start != 0 && tensor.byte_offset > last - start)
+      fail("byte_offset", std::to_string(tensor.byte_offset), "<= " + std::to_string(last - start) + ", from data on");
+    const std::uintptr_t first = start == 0 ? 0 : start + static_cast<std::uintptr_t>(tensor.byte_offset);
+    if (first % alignof(T) != 0)
+      fail(tensor.byte_offset % alignof(T) != 0 ? "byte_offset" : "data",
+           std::to_string(first % alignof(T)) + " bytes past a value", "one that aligns data to the type");
+    long long room = static_cast<long long>((std::min)((last - first) / sizeof(T), last / 2 / sizeof(T)));
+    if (!empty)
+      for (int axis = 2; axis >= 0; --axis) {
+        if (stride[axis] > 0 && shape[axis] - 1 > room / stride[axis])
+          fail(strided ? "strides" : "shape", strided ? stride[axis] : shape[axis], "what ends within all addresses");
+        if (stride[axis] > 0) room -= (shape[axis] - 1) * stride[axis];
+      }
+    return View<T>(reinterpret_cast<T*>(first), static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                   static_cast<int>(shape[2]), static_cast<std::ptrdiff_t>(stride[0]),
+                   static_cast<std::ptrdiff_t>(stride[1]));
   }
-  stride[2] = 1;
-  stride[1] = shape[2];
-  stride[0] = shape[1] * shape[2];
-  if (tensor.strides != nullptr)
-    for (int axis = (std::max)(0, 3 - tensor.ndim); axis < 3; ++axis)
-      if (shape[axis] > 1) stride[axis] = tensor.strides[axis - 3 + tensor.ndim];  // that of one element means nothing
-  require_equal("strides", stride[2], 1, "the last: a row's values lie side by side");
-
-  auto* bytes = static_cast<unsigned char*>(tensor.data);
-  if (bytes != nullptr) bytes += tensor.byte_offset;
-  if (reinterpret_cast<std::uintptr_t>(bytes) % alignof(T) != 0)
-    fail("byte_offset", static_cast<long long>(tensor.byte_offset), "one that aligns data to the type");
-  return View<T>(reinterpret_cast<T*>(bytes), static_cast<int>(shape[0]), static_cast<int>(shape[1]),
-                 static_cast<int>(shape[2]), static_cast<std::ptrdiff_t>(stride[0]),
-                 static_cast<std::ptrdiff_t>(stride[1]));
 }
 
 /// A view as a DLTensor of three dimensions, which it owns, but not the memory: both have to live as long as anybody
@@ -118,8 +158,9 @@ class DlpackTensor {
   std::int64_t shape_[3], strides_[3];
 };
 
-/// A view as a DLManagedTensor for somebody else, who calls its deleter once; `owner` keeps the memory until then.
-/// Allocates. Managed is DLManagedTensor.
+/// A view as a managed tensor for somebody else, who calls its deleter once; `owner` keeps the memory until then.
+/// Allocates. Managed is DLManagedTensor, or DLManagedTensorVersioned, which says version 1.0 and can be written to:
+/// each where the other one is expected would be read wrongly, so take what the reader asked for.
 template <class Managed, class T>
 Managed* lend_dlpack(View<T> view, std::shared_ptr<void> owner, DlpackDevice device = {}) {
   using Tensor = decltype(Managed::dl_tensor);
@@ -131,6 +172,11 @@ Managed* lend_dlpack(View<T> view, std::shared_ptr<void> owner, DlpackDevice dev
   };
   auto* loan = new Loan(view, std::move(owner), device);
   loan->managed.dl_tensor = loan->tensor.tensor();
+  if constexpr (IsDlpackVersioned<Managed>::value) {
+    loan->managed.version.major = 1;
+    loan->managed.version.minor = 0;
+    loan->managed.flags = 0;
+  }
   loan->managed.manager_ctx = loan;
   loan->managed.deleter = [](Managed* self) { delete static_cast<Loan*>(self->manager_ctx); };
   return &loan->managed;

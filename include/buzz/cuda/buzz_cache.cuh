@@ -114,9 +114,10 @@ class BasicCache {
 
   /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
   /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
-  /// the Rope's, a step that has not ended; nothing is launched then. Where a launch fails, the step is open from the
-  /// part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// the Rope's, a step that has not ended, tensors that are no views (is_view()); nothing is launched then. Where a
+  /// launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
+    if (!can_append(call) || !are_queries(q, call) || !are_queries(out, call)) return Launcher::invalid;
     Result result = append(k, v, call, stream);
     if (result == Launcher::success) result = attend(q, out, stream);
     if (result == Launcher::success) result = evict(stream);
@@ -126,7 +127,7 @@ class BasicCache {
   /// Step 1: appends rows k, v: [count, tokens, kv_heads, head_dim], unrotated where there is a Rope; begins the step.
   /// Errors: as above. O(tokens * kv_heads * head_dim) a sequence.
   Result append(Tensor<const T> k, Tensor<const T> v, Call call, Stream stream) {
-    if (!can_append(call)) return Launcher::invalid;
+    if (!can_append(call) || !are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
     const long long row = row_of(call.first);
     const Result result =
         Launcher::launch(Append<T>{k, v, keys(call.first), values(call.first), buffers_.positions + row,
@@ -142,10 +143,11 @@ class BasicCache {
 
   /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores. q,
   /// out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
-  /// score is mass, and this step's attend() or observe() has been: it would count twice. O(tokens * query_heads * rows
+  /// score is mass, and this step's attend() or observe() has been: it would count twice; tensors that are no views.
+  /// O(tokens * query_heads * rows
   /// * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
-    if (!can_observe()) return Launcher::invalid;
+    if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_)) return Launcher::invalid;
     Partial partial = buffers_.partial;
     if (open_.tokens > Buffers<T>::few_tokens) partial.splits = 1;
     if (open_.tokens > batch_.kept_logits) partial.logits = nullptr;
@@ -160,7 +162,9 @@ class BasicCache {
   /// tokens, rows], go to the scores. Errors: as attend(). O(tokens * query_heads * rows) a sequence.
   Result observe(Tensor<const float> probabilities, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (!can_observe()) return Launcher::invalid;
+    if (!can_observe() ||
+        !is_view(probabilities, open_.count, shape_.query_heads, open_.tokens, lengths(open_.first).rows))
+      return Launcher::invalid;
     return observed(cuda::observe<Launcher>(work(), probabilities, stream));
   }
   /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
@@ -168,7 +172,7 @@ class BasicCache {
   /// waiting for the device. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
     static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (!can_observe()) return Launcher::invalid;
+    if (!can_observe() || !are_queries(q, open_) || lse == nullptr) return Launcher::invalid;
     return observed(cuda::observe<Launcher>(work(), q, lse, stream));
   }
 
@@ -272,6 +276,13 @@ class BasicCache {
       if (l.rows > capacity_ - call.tokens || position > rotation_.rope().max_position - call.tokens) return false;
     }
     return true;
+  }
+  template <class U>
+  bool are_queries(const Tensor<U>& tensor, Call call) const {
+    return is_view(tensor, call.count, call.tokens, shape_.query_heads, shape_.head_dim);
+  }
+  bool are_rows(const Tensor<const T>& tensor, Call call) const {
+    return is_view(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
   }
   bool can_observe() const { return open_.tokens != 0 && !(Score::needs_mass && observed_); }
   Result observed(Result result) {

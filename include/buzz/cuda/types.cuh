@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "buzz/config.h"
+#include "buzz/view.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
@@ -82,6 +83,18 @@ struct Tensor {
     return {data, sequence, outer, inner};
   }
 };
+
+/// Is a tensor [sequences, outer, inner, dim], each >= 1, what a View has to be: not null, aligned to T, without
+/// negative strides; and, where it can be written to, with nothing in two places? What is only read may have strides of
+/// 0. O(1).
+template <class T>
+bool is_view(const Tensor<T>& tensor, int sequences, int outer, int inner, int dim) {
+  const long long size[] = {sequences, outer, inner}, stride[] = {tensor.sequence, tensor.outer, tensor.inner};
+  for (int i = 0; i < 3; ++i)
+    if (size[i] > 1 && stride[i] < 0) return false;
+  if (tensor.data == nullptr || reinterpret_cast<std::uintptr_t>(tensor.data) % alignof(T) != 0) return false;
+  return std::is_const<T>::value || misfit(size, stride, dim).axis < 0;
+}
 
 /// A tensor without gaps: data is [sequences, outer, inner, dim] on the device. Not checked.
 template <class T>
