@@ -66,7 +66,8 @@ template <class T, class Tensor>
 View<T> from_dlpack(const Tensor& tensor, DlpackDevice device = {}) {
   if constexpr (IsDlpackManaged<Tensor>::value) {
     if constexpr (IsDlpackVersioned<Tensor>::value) {
-      require_equal("version.major", tensor.version.major, 1, "another one may lay out the rest otherwise");
+      const auto& [layout, features] = tensor.version;  // major and minor, which <sys/sysmacros.h> defines
+      require_equal("version.major", layout, 1, "another one may lay out the rest otherwise");
       if (!std::is_const<T>::value && (tensor.flags & 1) != 0)
         fail("flags", static_cast<long long>(tensor.flags), "not read-only (1), or a view to read");
     }
@@ -173,8 +174,7 @@ Managed* lend_dlpack(View<T> view, std::shared_ptr<void> owner, DlpackDevice dev
   auto* loan = new Loan(view, std::move(owner), device);
   loan->managed.dl_tensor = loan->tensor.tensor();
   if constexpr (IsDlpackVersioned<Managed>::value) {
-    loan->managed.version.major = 1;
-    loan->managed.version.minor = 0;
+    loan->managed.version = {1, 0};
     loan->managed.flags = 0;
   }
   loan->managed.manager_ctx = loan;
