@@ -145,6 +145,9 @@ TEST_F(Jsonl, IsAnObjectALine) {
 
 TEST_F(Jsonl, RefusesByLineAndField) {
   EXPECT_REFUSED_WITH("data.jsonl:2 = '[1]', allowed: a JSON object", evaluate::read_jsonl(file("{}\n[1]"), 10));
+  EXPECT_REFUSED_WITH("data.jsonl:1 = 'b', allowed: each field once",
+                      evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"c\": [{\"b\": 1, \"b\": 1}]}"), 10));
+  EXPECT_NO_THROW(evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"b\": [{\"a\": 1}, {\"a\": 1}]}"), 10));
   EXPECT_REFUSED_WITH("a JSON object a line", evaluate::read_jsonl(file("\n"), 10));
   const json line = {{"line", 7}, {"number", 1}, {"none", json::array()}, {"mixed", {"a", 1}}};
   EXPECT_REFUSED_WITH("f:7 text = missing, allowed: a text", evaluate::field<std::string>("f", line, "text"));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@
 
 namespace evaluate {
 
-/// At most `most` objects, blank lines passed over. Errors: a line that is no object, with its number; none at all.
+/// At most `most` objects, blank lines passed over. Errors: a line that is no object, or has a field twice, with its
+/// number; none at all.
 inline std::vector<nlohmann::json> read_jsonl(const std::string& path, std::size_t most) {
   const std::string text = tiny_llama::read_text(path);
   std::vector<nlohmann::json> objects;
@@ -21,8 +23,17 @@ inline std::vector<nlohmann::json> read_jsonl(const std::string& path, std::size
     ++line;
     const std::string part = text.substr(at, end - at);
     if (part.find_first_not_of(" \r\t") == std::string::npos) continue;
-    nlohmann::json object = nlohmann::json::parse(part, nullptr, false);
-    if (!object.is_object()) fail(path + ":" + std::to_string(line), printable(part), "a JSON object");
+    const std::string where = path + ":" + std::to_string(line);
+    std::vector<std::set<std::string>> seen;  // of each object that is open
+    const auto check = [&](int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+      if (event == nlohmann::json::parse_event_t::object_start) seen.emplace_back();
+      if (event == nlohmann::json::parse_event_t::object_end) seen.pop_back();
+      if (event == nlohmann::json::parse_event_t::key && !seen.back().insert(parsed.get<std::string>()).second)
+        fail(where, printable(parsed.get<std::string>()), "each field once");
+      return true;
+    };
+    nlohmann::json object = nlohmann::json::parse(part, check, false);
+    if (!object.is_object()) fail(where, printable(part), "a JSON object");
     object["line"] = line;
     objects.push_back(std::move(object));
   }
