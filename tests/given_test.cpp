@@ -90,6 +90,54 @@ TEST(Given, FollowsItsRowAndIsNeverForgotten) {
   EXPECT_EQ(scores(p), (Values{7, 0, 0}));
 }
 
+/// Sink, hive, window and pinned rows alike, whatever chooses; and a new row's 0 beats what is below it.
+template <class Select>
+void keeps_scores(typename buzz::PolicyOptions<buzz::Given, Select> o) {
+  o.sink = 2;
+  o.window = 3;
+  buzz::Policy<buzz::Given, Select> p(o, 1, 2);
+  p.pin(4, 1);
+  int evictions = 0;
+  for (int turn = 0; turn < 40; ++turn) {
+    const int before = p.next_position();
+    p.append(2);
+    EXPECT_EQ(p.scores(0)[p.rows() - 1], 0) << "until it is given one";
+    Values given(static_cast<std::size_t>(p.rows()));
+    for (int r = 0; r < p.rows(); ++r)  // not those of the last rows
+      given[static_cast<std::size_t>(r)] = p.positions(0)[r] < before ? static_cast<float>(-1 - p.positions(0)[r]) : 0;
+    p.give(buzz::view(given, 1, 1, p.rows()));
+    if (p.due()) {
+      p.select();
+      ++evictions;
+    }
+    for (int r = 0; r < p.rows(); ++r) {
+      const int at = p.positions(0)[r];
+      ASSERT_EQ(p.scores(0)[r], at < before ? static_cast<float>(-1 - at) : 0) << "position " << at;
+    }
+  }
+  EXPECT_GT(evictions, 5);
+}
+TEST(Given, IsZeroedByNoEviction) {
+  for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
+    buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+    o.threshold = 7;
+    o.hive = hive;
+    keeps_scores<buzz::Segments>(o);
+  }
+  buzz::PolicyOptions<buzz::Given, buzz::TopK> o;
+  o.heavy = 4;
+  keeps_scores<buzz::TopK>(o);
+}
+
+TEST(Given, ANewRowsZeroBeatsWhatIsBelowIt) {
+  ByGiven p = policy();
+  p.append(2);
+  give(p, {-1, -2});
+  p.append(4);  // rows 2 and 3 to 5 have 0
+  p.select();
+  EXPECT_EQ(positions(p), (std::vector<int>{2, 3}));
+}
+
 TEST(Given, ReadsAStridedView) {
   ByGiven p = policy(2);
   p.append(2);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "buzz/adapters/llama.h"
+#include "buzz/buzz_cache.h"
 #include "fake_llama.h"
 
 namespace {
@@ -212,6 +214,91 @@ TEST(Pages, LlamaSnippetEvictsForEver) {
   for (int call = 1; call < 40; ++call) ASSERT_EQ(eviction.decode(batch), 0);
   EXPECT_EQ(eviction.report().tokens, 40 * 32);
   EXPECT_GT(eviction.report().evictions, 0);
+}
+
+/// A batch whose sequences were padded from the left to one length, as one layer of one sequence sees it.
+struct PaddedLayer {
+  static constexpr int pads = 5, tokens = 40, heads = 1, dim = 4;
+  std::vector<float> q, k, v, out;
+
+  PaddedLayer() : q(tokens * heads * dim), k(q), v(q), out(q) {
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      const bool pad = i < pads * heads * dim;  // any value
+      q[i] = std::sin(static_cast<float>(i));
+      k[i] = pad ? 0.5f : std::cos(3 * static_cast<float>(i));
+      v[i] = pad ? 9 : std::sin(2 * static_cast<float>(i));
+    }
+  }
+  static buzz::Beehive::Options options() {
+    buzz::Beehive::Options o;
+    o.sink = 3;
+    o.window = 6;
+    o.threshold = 8;
+    return o;
+  }
+  buzz::BuzzCache<float> cache() const { return buzz::BuzzCache<float>({heads, heads, dim, tokens}, options(), {1e4}); }
+  buzz::View<const float> from(const std::vector<float>& x, int first, int count) const {
+    return {x.data() + first * heads * dim, count, heads, dim};
+  }
+  /// Tokens [first, tokens), one a call; returns the last one's output.
+  std::vector<float> feed(buzz::BuzzCache<float>& cache, int first) {
+    for (int t = first; t < tokens; ++t)
+      cache.attend(from(q, t, 1), from(k, t, 1), from(v, t, 1), buzz::View<float>(out.data(), 1, heads, dim));
+    return {out.begin(), out.begin() + heads * dim};
+  }
+};
+std::vector<int> positions_of(const buzz::BuzzCache<float>& cache) {
+  return {cache.positions(0).begin(), cache.positions(0).end()};
+}
+
+TEST(Pages, LeftPadsThatAreAppendedTakeTheSink) {
+  PaddedLayer layer;
+  auto padded = layer.cache(), plain = layer.cache();
+  const std::vector<float> with = layer.feed(padded, 0), without = layer.feed(plain, PaddedLayer::pads);
+  EXPECT_EQ(padded.next_position(), plain.next_position() + PaddedLayer::pads) << "every position is later";
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(padded.positions(0)[r], r);
+    EXPECT_EQ(padded.values().row(0, r)[0], 9) << "a pad";
+    EXPECT_NE(plain.values().row(0, r)[0], 9) << "the sequence's first tokens";
+  }
+  EXPECT_NE(with, without) << "pads were attended to";
+  // Where they have to be appended, pins hold the first tokens; pads stay all the same.
+  auto pinned = layer.cache();
+  pinned.pin(PaddedLayer::pads, 3);
+  layer.feed(pinned, 0);
+  const std::vector<int> held = positions_of(pinned);
+  for (int p : {0, 1, 2, 5, 6, 7}) EXPECT_EQ(std::count(held.begin(), held.end(), p), 1) << p;
+  const std::vector<int> lost = positions_of(padded);
+  EXPECT_EQ(std::count(lost.begin(), lost.end(), 6) + std::count(lost.begin(), lost.end(), 7), 0) << "not pinned";
+}
+
+TEST(Pages, LeftPadsThatAreLeftOutChangeNothing) {
+  constexpr int pads = PaddedLayer::pads, tokens = 20, heads = PaddedLayer::heads, dim = PaddedLayer::dim;
+  PaddedLayer layer;
+  const std::vector<float>&k = layer.k, &v = layer.v;
+  const std::vector<float> unpadded_k(k.begin() + pads * heads * dim, k.end()),
+      unpadded_v(v.begin() + pads * heads * dim, v.end());
+  auto cache = layer.cache(), plain = layer.cache();
+
+  const std::ptrdiff_t row = heads * dim;  // of a batch [tokens, heads, dim] whose first `pads` tokens are pads
+  cache.append(buzz::View<const float>(k.data() + pads * row, tokens - pads, heads, dim),
+               buzz::View<const float>(v.data() + pads * row, tokens - pads, heads, dim));
+
+  plain.append(buzz::View<const float>(unpadded_k.data(), tokens - pads, heads, dim),
+               buzz::View<const float>(unpadded_v.data(), tokens - pads, heads, dim));
+  EXPECT_EQ(cache.next_position(), tokens - pads);
+  for (auto* each : {&cache, &plain}) {
+    each->attend(layer.from(layer.q, pads, tokens - pads),
+                 buzz::View<float>(layer.out.data(), tokens - pads, heads, dim));
+    each->observe();
+    each->evict();
+    layer.feed(*each, tokens);
+  }
+  std::ostringstream one, other;
+  cache.save(one);
+  plain.save(other);
+  EXPECT_EQ(one.str(), other.str()) << "rows, scores and positions, bit for bit";
+  EXPECT_EQ(cache.positions(0)[2], 2);
 }
 
 TEST(Pages, CppBlocksAreCompiled) {

@@ -27,7 +27,8 @@ struct Memory {
 ///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict when due
 ///
 /// T: float, Eigen::half, Eigen::bfloat16 or std::int8_t (with a scale a row), the type of the stored rows. Everything
-/// is allocated in the constructor. rows() never exceeds capacity() = sink + window + threshold + max_chunk. Not
+/// is allocated in the constructor. rows() never exceeds capacity(), which is sink + window + threshold + max_chunk but
+/// for Full and Passes::single (see Policy::capacity). One sequence and no mask: pads are not to be appended. Not
 /// copyable but by fork(); a moved-from cache may only be destroyed or assigned to.
 template <class T, class Policy_ = Beehive>
 class BuzzCache {

@@ -32,7 +32,8 @@ class Policy {
   static constexpr bool needs_mass = Score::needs_mass;  ///< observe() has to be fed
   static constexpr bool needs_rows = Score::needs_rows;  ///< select() has to be given K and V
 
-  /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time.
+  /// Most rows that there can ever be: sink + window + threshold + max_chunk for what evicts in time, or what
+  /// Passes::single has where that is more; Full's own capacity.
   /// Errors: what check() refuses.
   static int capacity(const Options& options, int max_chunk) { return options.most_rows(max_chunk); }
 
@@ -160,8 +161,8 @@ class Policy {
 
   /// Positions [first, first + count) are not evicted until they are unpinned: a system prompt, an image. They may lie
   /// ahead. They count against the bound. Errors: first or count < 0 or too large; a position that a head has evicted;
-  /// more pins, the sink's apart, than the threshold has room for: threshold - 1 rows in a beehive, `heavy` in
-  /// HeavyHitter, `threshold` in Streaming. O(kv_heads * (count + rows)).
+  /// more pins, the sink's apart, than the threshold has room for: threshold - 1 rows in a beehive (KNOBS.md has the
+  /// others), `heavy` in HeavyHitter, `threshold` in Streaming, capacity - sink in Full. O(kv_heads * (count + rows)).
   void pin(int first, int count) {
     check_pin(first, count);
     pins_ = pins_.with(first, count);

@@ -4,7 +4,8 @@
 
 namespace buzz {
 
-/// Score: whatever the user says, one float a row. New rows have 0 until they are given one.
+/// Score: whatever the user says, one float a row. New rows have 0 until they are given one. An eviction zeroes
+/// nothing: a kept row's score moves with it, the sink's and the window's too, until all are given anew.
 class Given {
  public:
   /// None.

@@ -8,7 +8,8 @@
 namespace buzz {
 
 /// until_bounded: passes repeat until the hive is within the threshold, so that a long prompt is bounded at once.
-/// single: one pass an eviction, as the authors' code; the bound is then 2 * (max_chunk + 1) rows where that is more.
+/// single: one pass an eviction, as the authors' code; the bound of the rows between sink and window is then
+/// 2 * (max_chunk + 1) in place of threshold + max_chunk, where that is more.
 enum class Passes { until_bounded, single };
 
 /// Select: the beehive (BUZZ, section 3.2). Fresh rows are cut into chunks of keep * stride and each leaves its `keep`
@@ -18,14 +19,16 @@ class Segments {
  public:
   /// The chunks, and what becomes of what earlier ones left.
   struct Options {
-    int threshold = 400;  ///< rows between sink and window that trigger an eviction when exceeded; >= 1
+    int threshold = 400;  ///< rows between sink and window that trigger an eviction when exceeded; >= 1, with together
+                          ///< and a chunk >= ceil(chunk / (chunk - keep)) - 1, so that a pass still leaves fewer
     int stride = 5;       ///< one row in `stride` of the fresh rows is kept;
                           ///< >= 1, but >= 2 with HiveRule::together or Passes::single
     int keep = 1;         ///< rows kept of each chunk of keep * stride; the paper's is 1; >= 1
     int chunk = 0;  ///< rows of a chunk where that is no whole stride, and stride is 0; >= keep, with together > keep,
                     ///< with single >= 2 * keep; 0: keep * stride
-    int hive_stride = 0;              ///< >= 2; 0: (stride + 1) / 2 but at least 2; not used by HiveRule::together
-    HiveRule hive = HiveRule::first;  ///< how the hive is thinned
+    int hive_stride = 0;  ///< >= 2; 0: ceil(stride / 2), or ceil(chunk / (2 * keep)) where a chunk is given, but at
+                          ///< least 2; not used by HiveRule::together
+    HiveRule hive = HiveRule::first;        ///< how the hive is thinned
     Passes passes = Passes::until_bounded;  ///< when it is
 
     /// Sets keep and chunk, at least least_chunk rows, so that `fresh` rows leave exactly `left`: for a prompt that is
