@@ -35,6 +35,15 @@ TEST(Knobs, RollbackTakesTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score<buzz::Streaming>(8, 10), 0u);
 }
 
+TEST(Knobs, RollbackTakesTheScratchThatThePageSays) {
+  const auto scratch = [](int max_rollback) {
+    return buzz::BuzzCache<float>({8, 2, 64, 3, max_rollback}).memory().scratch;
+  };
+  EXPECT_EQ(scratch(1) - scratch(0), 4 * 2 * rows<buzz::Beehive>());
+  EXPECT_EQ(scratch(2) - scratch(0), 2 * 4 * 2 * rows<buzz::Beehive>());
+  EXPECT_EQ(scratch(100), scratch(2));
+}
+
 TEST(Knobs, KeysAndValuesTakeTheMemoryThatThePageSays) {
   const buzz::Shape shape{8, 2, 64, 3};
   const buzz::BuzzCache<Eigen::half> half(shape);
