@@ -77,7 +77,38 @@ TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
         pair.twin.cache.observe(buzz::cuda::dense(static_cast<const float*>(p.data()), heads, pair.tokens, rows), run),
         0);
     for (int h = 0; h < 2; ++h)
-      for (int r = 0; r < rows; ++r) ASSERT_FLOAT_EQ(pair.twin.score(0, h, r), policy.scores(h)[r]) << "run " << run;
+      for (int r = 0; r < rows; ++r)
+        ASSERT_FLOAT_EQ(static_cast<float>(pair.twin.score(0, h, r)), static_cast<float>(policy.scores(h)[r]))
+            << "run " << run;
+  }
+}
+
+/// A stream of 10^9 tokens: what a float would not take up is added all the same, on the ways of every call.
+TEST(CudaObserve, GrowsOnPastWhatAFloatTakesUp) {
+  const buzz::Shape shape{1, 1, 64, 1};
+  for (const int kept_logits : {0, 1}) {
+    buzz::cuda::Batch batch;
+    batch.kept_logits = kept_logits;
+    Twin twin(shape, batch, {});
+    const Floats zeros(64);
+    const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
+    const float sum = 0x1p30f, quarter = 0.25f;
+    const auto step = [&](auto&& observe) {
+      ASSERT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
+      observe();
+      ASSERT_EQ(twin.cache.evict(1), 0);
+    };
+    step([&] { ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(&sum, 1, 1, 1), 1), 0); });
+    ASSERT_EQ(twin.score(0, 0, 0), 0x1p30);
+    const Floats quarters = {quarter, 0};
+    step([&] { ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(quarters.data(), 1, 1, 2), 1), 0); });
+    EXPECT_EQ(twin.score(0, 0, 0), 0x1p30 + 0.25) << "given probabilities";
+    Floats out(64);
+    step([&] { ASSERT_EQ(twin.cache.attend(row, buzz::cuda::dense(out.data(), 1, 1, 64), 1), 0); });
+    EXPECT_NEAR(twin.score(0, 0, 0), 0x1p30 + 0.25 + 1 / 3., 1e-6) << "attention";
+    const float lse = std::log(4.f);
+    step([&] { ASSERT_EQ(twin.cache.observe(row, &lse, 1), 0); });
+    EXPECT_NEAR(twin.score(0, 0, 0), 0x1p30 + 0.5 + 1 / 3., 1e-6) << "log-sum-exps";
   }
 }
 
