@@ -34,8 +34,7 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
 TEST(Knobs, RollbackTakesTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score<buzz::Beehive>(8, 10) - of_the_score<buzz::Beehive>(8),
             10 * (8 * 8 * rows<buzz::Beehive>() + 4));
-  EXPECT_EQ(of_the_score<buzz::SnapKv>(8, 10) - of_the_score<buzz::SnapKv>(8),
-            10 * (4 * 8 * rows<buzz::SnapKv>() + 4));
+  EXPECT_EQ(of_the_score<buzz::SnapKv>(8, 10) - of_the_score<buzz::SnapKv>(8), 10 * (4 * 8 * rows<buzz::SnapKv>() + 4));
   EXPECT_EQ(of_the_score<buzz::Streaming>(8, 10), 0u);
 }
 

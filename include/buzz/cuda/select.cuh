@@ -85,7 +85,8 @@ struct Select {
   BUZZ_DEVICE double of_head(int s, int head, int row, int next) const {
     const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity + row;
     if (mean) return scores[at] / static_cast<double>(next - positions[at]);
-    return fade == 0 ? scores[at] : scores[at] - static_cast<double>(fade) * static_cast<double>(next - 1 - positions[at]);
+    return fade == 0 ? scores[at]
+                     : scores[at] - static_cast<double>(fade) * static_cast<double>(next - 1 - positions[at]);
   }
 };
 

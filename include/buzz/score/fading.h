@@ -36,7 +36,8 @@ class Fading : public Score {
   template <class Rows, class Real>
   void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, Real* out) {
     Score::worth(head, begin, count, positions, next, rows, out);
-    for (int i = 0; i < count; ++i) out[i] -= static_cast<Real>(fade_) * static_cast<Real>(next - 1 - positions[begin + i]);
+    for (int i = 0; i < count; ++i)
+      out[i] -= static_cast<Real>(fade_) * static_cast<Real>(next - 1 - positions[begin + i]);
   }
   /// @}
 

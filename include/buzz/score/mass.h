@@ -11,8 +11,8 @@
 namespace buzz {
 
 /// Score: the attention probability that a row received, summed over the queries that saw it and over the query heads
-/// of its group (ColumnSums). double, whatever the cache's type is: a float stops growing at 2^24 tokens of 1, and sooner
-/// of less.
+/// of its group (ColumnSums). double, whatever the cache's type is: a float stops growing at 2^24 tokens of 1, and
+/// sooner of less.
 class Mass {
  public:
   using Options = MassOptions;               ///< how attention is added up
@@ -70,8 +70,8 @@ class Mass {
   void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows&, Real* out) const {
     const double* score = scores_.head(head) + begin;
     for (int i = 0; i < count; ++i)
-      out[i] = static_cast<Real>(
-          kind_ == MassKind::mean ? score[i] / static_cast<double>(next - positions[begin + i]) : score[i]);
+      out[i] = static_cast<Real>(kind_ == MassKind::mean ? score[i] / static_cast<double>(next - positions[begin + i])
+                                                         : score[i]);
   }
 
   void compact(const Keep& keep) { scores_.compact(keep); }  ///< keeps the rows that `keep` names

@@ -59,7 +59,10 @@ class Mixed {
   }
   static int queries_apart(const Options& o) { return Memory::queries_apart(o); }
   Mixed(const Options& o, int heads, int capacity)
-      : a_(o, heads, capacity), b_(o, heads, capacity), weight_(static_cast<double>(o.weight)), worth_(static_cast<std::size_t>(capacity)) {}
+      : a_(o, heads, capacity),
+        b_(o, heads, capacity),
+        weight_(static_cast<double>(o.weight)),
+        worth_(static_cast<std::size_t>(capacity)) {}
 
   void append(int rows, int tokens) {
     a_.append(rows, tokens);
@@ -77,8 +80,7 @@ class Mixed {
     b_.worth(head, begin, count, positions, next, rows, worth_.data());
     standardise(out, count);
     standardise(worth_.data(), count);
-    for (int i = 0; i < count; ++i)
-      out[i] += static_cast<Real>(weight_ * worth_[static_cast<std::size_t>(i)]);
+    for (int i = 0; i < count; ++i) out[i] += static_cast<Real>(weight_ * worth_[static_cast<std::size_t>(i)]);
   }
 
   void compact(const Keep& keep) {

@@ -37,7 +37,9 @@ class Nothing {
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
   template <class Real>
-  int pass(const Real*, int, int, int, std::int32_t*) const { return 0; }
+  int pass(const Real*, int, int, int, std::int32_t*) const {
+    return 0;
+  }
   /// @}
 
  private:
