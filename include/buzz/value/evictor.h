@@ -1,0 +1,377 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "buzz/archive.h"
+#include "buzz/pins.h"
+#include "buzz/rows.h"
+#include "buzz/score/column_sums.h"
+#include "buzz/select/thinner.h"
+#include "buzz/value/policy.h"
+#include "buzz/value/undo.h"
+
+namespace buzz {
+namespace value {
+
+/// A policy at work on one layer of one sequence: scores and positions, no K or V. The cache's owner tells it what
+/// happens and moves its rows as the Keep says:
+///
+///     evictor.append(n);              // n rows were added
+///     evictor.observe(probabilities); // what attention gave, where the score needs it
+///     if (evictor.due()) compact(evictor.select(), keys), ...
+///
+/// Sink and window are protected by index; sizes never depend on scores. Nothing allocates after the constructor.
+class Evictor {
+ public:
+  /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
+  /// most that rollback() may take back. Errors: options out of their range.
+  explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0)
+      : policy_(policy),
+        heads_((require_at_least("kv_heads", kv_heads, 1), kv_heads)),
+        max_chunk_(max_chunk),
+        max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
+        capacity_(policy_.most_rows(max_chunk)),
+        needs_(policy_.needs()),
+        select_(policy_.select),
+        keep_(kv_heads, capacity_),
+        thinner_(capacity_),
+        undo_((policy_.score->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
+        positions_(size(kv_heads, capacity_)),
+        sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
+        column_sums_(kv_heads, needs_.attention ? capacity_ : 0),
+        shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
+
+  Evictor(Evictor&&) = default;             ///< the source may only be destroyed or assigned to
+  Evictor& operator=(Evictor&&) = default;  ///< the same
+  /// A deep copy, O(kv_heads * capacity); the two live apart.
+  Evictor fork() const { return Evictor(*this); }
+  explicit Evictor(const Evictor&) = default;  ///< as fork(), for containers
+
+  /// `tokens` rows were added after the last one, at the next positions. Errors: tokens out of 0 to max_chunk; more
+  /// rows than capacity(). O(kv_heads * tokens).
+  void append(int tokens) {
+    check_append(tokens);
+    for (int h = 0; h < heads_; ++h) std::iota(position_row(h) + rows_, position_row(h) + rows_ + tokens, next_);
+    score().append(rows_, tokens);
+    rows_ += tokens;
+    next_ += tokens;
+  }
+  /// Refuses what append(tokens) would refuse, and changes nothing.
+  void check_append(int tokens) const {
+    require_range("tokens", tokens, 0, max_chunk_);
+    require_range("rows", static_cast<long long>(rows_) + tokens, 0, capacity_);
+    require_range("position", static_cast<long long>(next_) + tokens, 0, (std::numeric_limits<std::int32_t>::max)());
+  }
+
+  /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
+  /// head q belongs to KV head q / (query_heads / kv_heads). Errors: another shape; a policy that does not look at
+  /// attention. O(query_heads * queries * rows).
+  void observe(View<const float> probabilities) {
+    require_attention();
+    const int query_heads = probabilities.shape(0), queries = probabilities.shape(1);
+    if (query_heads < heads_ || query_heads % heads_ != 0)
+      fail("probabilities.shape[0]", query_heads, "a multiple of kv_heads = " + std::to_string(heads_));
+    require_range("probabilities.shape[1]", queries, 0, rows_);
+    require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
+    for (int q = 0; q < queries; ++q) {
+      for (int h = 0; h < heads_; ++h)
+        std::copy_n(column_sums_(probabilities, h, q), rows_, sums_.data() + size(h, capacity_));
+      observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
+    }
+  }
+  /// The same where the caller has summed the columns already: [slices, kv_heads, rows()], oldest queries first. One
+  /// slice may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens
+  /// that have a slice each. Errors: another shape. O(slices * kv_heads * rows).
+  void observe_mass(View<const float> sums) {
+    require_attention();
+    require_range("mass.shape[0]", sums.shape(0), 0, rows_);
+    require_shape("mass", sums, sums.shape(0), heads_, rows_);
+    for (int s = 0; s < sums.shape(0); ++s)
+      observe_slice(View<const float>(sums.row(s, 0), 1, heads_, rows_, 0, sums.stride(1)), s, sums.shape(0));
+  }
+  /// The user's scores, [1, kv_heads, rows()], for UserScores; earlier ones go. Errors: another shape, another policy.
+  void give(View<const float> scores) {
+    if (score().code() != 2) fail("policy", policy_.name, "one with UserScores");
+    require_shape("scores", scores, 1, heads_, rows_);
+    observe_slice(scores, 0, 1);
+  }
+  /// The newest queries of a call that have to have a slice each in observe_mass(): those that the score looks at one
+  /// by one, and max_rollback more, so that it still has its own when those are taken back.
+  int queries_apart() const {
+    if (!needs_.attention) return 0;
+    return static_cast<int>(
+        (std::min<long long>)(1LL * policy_.score->queries_apart() + max_rollback_, (std::numeric_limits<int>::max)()));
+  }
+
+  /// Does the budget call for an eviction? O(1).
+  bool due() const { return select_.due(regions()); }
+
+  /// Chooses the rows to keep and forgets the others; where no eviction is due, it keeps all. The Keep is valid until
+  /// the next call of select(). Errors: the policy looks at keys or values. O(kv_heads * rows), and what the score and
+  /// the selection take.
+  const Keep& select() {
+    if (needs_.keys || needs_.values) fail("policy", policy_.name, "one that looks at neither keys nor values");
+    return choose(nullptr, nullptr);
+  }
+  /// The same for scores that look at K or V: [kv_heads, rows(), head_dim] each, with scales [1, kv_heads, rows()]
+  /// where T has them. Errors: another shape; a scale that is not finite and >= 0.
+  template <class T>
+  const Keep& select(const RowsView<T>& keys, const RowsView<T>& values) {
+    require_scales("keys", keys);
+    require_scales("values", values);
+    return select_quantised(keys, values);
+  }
+  /// The same of rows without scales.
+  template <class T>
+  const Keep& select(View<T> keys, View<T> values) {
+    using Stored = std::remove_const_t<T>;
+    return select(RowsView<Stored>(keys), RowsView<Stored>(values));
+  }
+  /// The same of rows as quantise_row() makes them: a scale of NaN marks a row that was not finite.
+  template <class T>
+  const Keep& select_quantised(const RowsView<T>& keys, const RowsView<T>& values) {
+    require_rows("keys", keys, heads_, rows_);
+    require_rows("values", values, heads_, rows_);
+    const FloatRowsOf<T> k(keys), v(values);
+    return choose(&k, &v);
+  }
+
+  /// Positions [first, first + count) are not evicted until they are unpinned. They may lie ahead, and count against
+  /// the bound. Errors: first or count < 0 or too large; a position that a head has evicted; more pins, the sink's
+  /// apart, than the selection has room for. O(kv_heads * (count + rows)).
+  void pin(int first, int count) {
+    check_pin(first, count);
+    pins_ = pins_.with(first, count);
+  }
+  /// Refuses what pin() would refuse, and changes nothing.
+  void check_pin(int first, int count) const {
+    check_range(first, count);
+    for (int h = 0; h < heads_; ++h) {
+      const Span<const std::int32_t> held = positions(h);
+      const auto at = std::lower_bound(held.begin(), held.end(), first);
+      const long long there = std::lower_bound(at, held.end(), first + count) - at;
+      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
+      if (there + ahead < count)
+        fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
+             "positions that no head has evicted");
+    }
+    require_range("pinned rows", pins_.with(first, count).count_from(policy_.protect.sink), 0, room());
+  }
+  /// Positions [first, first + count), pinned or not, may be evicted again. Errors: first or count < 0 or too large.
+  void unpin(int first, int count) {
+    check_range(first, count);
+    pins_ = pins_.without(first, count);
+  }
+  const Pins& pins() const { return pins_; }  ///< positions that no eviction takes
+
+  /// Can the newest `tokens` rows be taken back? Not past the last eviction, nor more than max_rollback. O(1).
+  bool can_rollback(int tokens) const {
+    return tokens == 0 || (tokens > 0 && tokens <= max_rollback_ && next_ - tokens >= undo_.floor());
+  }
+  /// Takes back the newest `tokens` rows: positions, scores and regions are bit for bit as they were before them, pins
+  /// on them are gone. Errors: can_rollback() says no. O(tokens * kv_heads * rows).
+  void rollback(int tokens) {
+    check_rollback(tokens);
+    rows_ -= tokens;
+    next_ -= tokens;
+    undo_.restore(next_, score(), rows_);
+    observed_ = (std::min)(observed_, next_);
+    if (!pins_.empty()) pins_ = pins_.without(next_, tokens);
+  }
+  /// Refuses what rollback() would refuse, and changes nothing.
+  void check_rollback(int tokens) const {
+    if (!can_rollback(tokens))
+      fail("rollback", tokens,
+           "0 to " + std::to_string((std::max)(0, (std::min)(max_rollback_, next_ - undo_.floor()))) +
+               " (max_rollback, and tokens since the last eviction)");
+  }
+
+  const Policy& policy() const { return policy_; }                           ///< as given
+  Needs needs() const { return needs_; }                                     ///< what has to be shown
+  int kv_heads() const { return heads_; }                                    ///< lists of rows
+  int max_chunk() const { return max_chunk_; }                               ///< most tokens of an append()
+  int capacity() const { return capacity_; }                                 ///< most rows that there can ever be
+  int rows() const { return rows_; }                                         ///< rows of each head, now
+  Regions regions() const { return divide(rows_, hive_, policy_.protect); }  ///< where they lie
+  int next_position() const { return next_; }                                ///< the number of tokens so far
+  /// Each row's position, ascending, [rows]. Errors: no such head.
+  Span<const std::int32_t> positions(int head) const {
+    require_range("head", head, 0, heads_ - 1);
+    return {position_row(head), rows_};
+  }
+  /// The score of each row, [rows], empty where the score has none to show. Errors: no such head.
+  Span<const double> scores(int head) const {
+    require_range("head", head, 0, heads_ - 1);
+    const double* scores = policy_.score->scores(head);
+    return {scores, scores == nullptr ? 0 : rows_};
+  }
+  /// Bytes allocated.
+  std::size_t bytes() const {
+    return policy_.score->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
+           undo_.bytes() + sums_.size() * sizeof(float) + column_sums_.bytes() + shared_.size() * sizeof(double);
+  }
+
+  /// As newly made.
+  void reset() {
+    rows_ = hive_ = next_ = observed_ = 0;
+    pins_ = Pins();
+    undo_.clear(0);
+  }
+
+  /// Writes or reads options (which have to agree) and state. No rollback goes past a load. Errors: a Reader's.
+  template <class Self, class Archive>
+  static void archive(Self& self, Archive& a) {
+    Policy policy = self.policy_;  // a copy: its options are looked at as those to be changed
+    const int code = policy.score->code();
+    a.same("score", policy.sharing == Sharing::layer ? -1 - code : code);
+    a.same("select", policy.select.code());
+    a.same("kv_heads", self.heads_);
+    a.same("max_chunk", self.max_chunk_);
+    OptionsOfFile<Archive> fields(a);
+    policy.options(fields);
+    a.number("rows", self.rows_, 0, self.capacity_);
+    a.number("hive", self.hive_, 0, (std::max)(0, self.rows_ - policy.protect.sink - policy.protect.window));
+    a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
+    const std::size_t rows = static_cast<std::size_t>(self.rows_);
+    for (int h = 0; h < self.heads_; ++h) {
+      a.array(self.position_row(h), rows);
+      for (int i = 0; i < self.score().memories(); ++i) {
+        const RowNumbers numbers = self.score().memory(i, h);
+        if (numbers.size == sizeof(double))
+          a.sums(static_cast<double*>(numbers.data), rows);
+        else
+          a.array(static_cast<float*>(numbers.data), rows);
+      }
+    }
+    Pins::archive(self.pins_, a);
+    self.loaded(a);
+  }
+
+ private:
+  /// The options as fields of a saved file.
+  template <class Archive>
+  class OptionsOfFile final : public OptionVisitor {
+   public:
+    explicit OptionsOfFile(Archive& a) : a_(a) {}
+    bool saves() const override { return true; }
+    void whole(const char* name, int& value, long long, long long, const char*) override { a_.same(name, value); }
+
+   protected:
+    void number(const char* name, double& value, bool (*)(double), const char*, const char*) override {
+      a_.same(name, value);
+    }
+    void one_of(const char* name, int& value, const char* const*, int, const char*) override { a_.same(name, value); }
+
+   private:
+    Archive& a_;
+  };
+
+  template <class... N>
+  static std::size_t size(N... n) {
+    return (static_cast<std::size_t>(n) * ...);
+  }
+  Score& score() { return *policy_.score; }
+  /// What it remembers is the score's; a const evictor only reads it.
+  Score& score() const { return const_cast<Score&>(*policy_.score); }
+  std::size_t number_size() { return score().memories() == 0 ? 0 : score().changes(0).size; }
+  int room() const { return policy_.select.room(policy_.protect, max_chunk_); }
+  void require_attention() const {
+    if (!needs_.attention) fail("policy", policy_.name, "one that looks at attention probabilities");
+  }
+
+  void loaded(Writer&) const {}
+  void loaded(Reader&) {
+    for (int h = 0; h < heads_; ++h)
+      for (int r = 0; r < rows_; ++r)
+        require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
+    require_range("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
+    for (const Pins::Range& r : pins_.ranges()) check_pin(r.first, r.count);
+    observed_ = next_;
+    undo_.clear(next_);
+  }
+
+  static void check_range(int first, int count) {
+    require_at_least("first", first, 0);
+    require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
+  }
+
+  /// Slice s of `slices`; the last ones are the newest tokens'.
+  void observe_slice(const View<const float>& sums, int s, int slices) {
+    const int position = next_ - slices + s;
+    // A slice that stands for earlier tokens too is no query that a score of the newest ones could go back to.
+    if (position > observed_) undo_.raise_floor(position + 1 + (std::min)(score().queries_apart(), slices - s - 1));
+    if (position + 1 < observed_) undo_.raise_floor(observed_);  // seen again after later ones, which it cannot precede
+    undo_.push(position, score(), rows_);
+    observed_ = position + 1;
+    score().observe(sums, s == 0);
+  }
+
+  const Keep& choose(const FloatRows* keys, const FloatRows* values) {
+    const Regions r = regions();
+    if (!select_.due(r)) {
+      keep_.begin(rows_, rows_);
+      for (int h = 0; h < heads_; ++h) std::iota(keep_.list(h), keep_.list(h) + rows_, 0);
+      return keep_;
+    }
+    int middle = 0, forgotten = -1;
+    for (int h = 0; h < heads_; ++h) {
+      importance(h, r, keys, values);
+      std::int32_t* kept = keep_.list(h);
+      std::iota(kept, kept + r.sink, 0);
+      middle = thinner_(select_, r, pins_, position_row(h) + r.sink, kept + r.sink, &forgotten);
+      for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
+      std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
+    }
+    keep_.begin(rows_, r.sink + middle + r.window);
+    for (int h = 0; h < heads_; ++h) compact(keep_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
+    score().keep(keep_);
+    if (forgotten >= 0) score().forget(r.sink + forgotten);
+    rows_ = keep_.size();
+    hive_ = middle;
+    undo_.clear(next_);
+    return keep_;
+  }
+
+  /// How important the middle rows of a head are, into thinner_.worth(). Of a layer: the sum over its heads, made at
+  /// the first.
+  void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values) {
+    const auto ask = [&](int h, double* out) {
+      score().importance({h, r.sink, r.middle(), position_row(h), next_, keys, values}, out);
+    };
+    if (policy_.sharing == Sharing::head) return ask(head, thinner_.worth());
+    double *sum = shared_.data(), *one = sum + capacity_;
+    const int count = r.middle();
+    if (head == 0) {
+      std::fill_n(sum, count, 0.);
+      for (int h = 0; h < heads_; ++h) {
+        ask(h, one);
+        for (int i = 0; i < count; ++i) sum[i] += one[i];
+      }
+    }
+    std::copy_n(sum, count, thinner_.worth());
+  }
+
+  std::int32_t* position_row(int head) { return positions_.data() + size(head, capacity_); }
+  const std::int32_t* position_row(int head) const { return positions_.data() + size(head, capacity_); }
+
+  Policy policy_;  // its score is this sequence's
+  int heads_, max_chunk_, max_rollback_, capacity_;
+  Needs needs_;
+  int rows_ = 0, hive_ = 0, next_ = 0;
+  int observed_ = 0;  // tokens before this position have been observed
+  AnySelect select_;
+  Keep keep_;
+  Pins pins_;
+  Thinner<AnySelect> thinner_;
+  UndoLog undo_;
+  std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
+  std::vector<float> sums_;              // [kv_heads, capacity], of a query, where the score looks at attention
+  ColumnSums column_sums_;
+  std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
+};
+
+}  // namespace value
+}  // namespace buzz

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "buzz/regions.h"
+#include "buzz/value/any_score.h"
+#include "buzz/value/selection.h"
+
+namespace buzz {
+namespace value {
+
+/// Whose scores decide together. head: each KV head keeps its own rows. layer: all heads of a layer keep the same, by
+/// the sum of their scores: one list for engines whose heads share their cells.
+enum class Sharing { head, layer };
+
+/// What an eviction keeps, as a value: how important rows are, whose scores decide together, what stays by index, which
+/// of the rest stay and when. It holds no rows; a cache or an Evictor is made from it.
+struct Policy {
+  std::string name;                 ///< of policies(), or "" for one of your own
+  AnyScore score;                   ///< how important a row is
+  Sharing sharing = Sharing::head;  ///< to whom
+  Protect protect;                  ///< what stays by index
+  Selection select;                 ///< which of the rest stay, and when
+
+  /// Of a score and a selection; options in `protect`.
+  Policy(std::string its_name, AnyScore its_score, Selection its_select, Protect its_protect = {},
+         Sharing its_sharing = Sharing::head)
+      : name(std::move(its_name)),
+        score(std::move(its_score)),
+        sharing(its_sharing),
+        protect(its_protect),
+        select(std::move(its_select)) {}
+
+  /// What has to be shown to it.
+  Needs needs() const { return score->needs(); }
+  /// Do all heads keep the same rows, so that an engine whose heads share their cells can run it?
+  bool keeps_one_list() const { return sharing == Sharing::layer || score->code() == 0; }
+
+  /// All options: sink, window, the score's and the selection's.
+  void options(OptionVisitor& v) {
+    v.whole("sink", protect.sink, 0, (std::numeric_limits<int>::max)(), "first rows of the sequence, which stay");
+    v.whole("window", protect.window, 0, (std::numeric_limits<int>::max)(), "newest rows, which stay");
+    score->options(v);
+    select.options(v);
+  }
+
+  /// Most rows that there can be with calls of max_chunk tokens. Errors: an option, or the sum, out of its range.
+  int most_rows(int max_chunk) const {
+    require_at_least("sink", protect.sink, 0);
+    require_at_least("window", protect.window, 0);
+    score->check();
+    select.check();
+    require_at_least("max_chunk", max_chunk, 1);
+    const long long rows = select.bound(protect, max_chunk) + protect.sink + protect.window;
+    require_range("sink + window + threshold + max_chunk", rows, 1, (std::numeric_limits<int>::max)() / 2);
+    return static_cast<int>(rows);
+  }
+  /// Is a row moved at most few_moves times, so that keys may be rotated anew at each move? The options are checked.
+  bool moves_are_few(int max_chunk) const { return select.most_moves(protect.window, max_chunk) <= few_moves; }
+};
+
+}  // namespace value
+}  // namespace buzz

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "buzz/value/policies.h"
+
+namespace buzz {
+namespace value {
+
+/// An option as a table shows it.
+struct OptionInfo {
+  std::string name;   ///< as in text
+  std::string value;  ///< now
+  std::string range;  ///< what is allowed
+  std::string text;   ///< what it does
+};
+
+/// A policy's options, in order.
+inline std::vector<OptionInfo> options_of(const Policy& policy) {
+  struct List final : OptionVisitor {
+    std::vector<OptionInfo> all;
+    void whole(const char* name, int& value, long long low, long long high, const char* text) override {
+      const bool open = high == (std::numeric_limits<int>::max)();
+      all.push_back({name, std::to_string(value),
+                     open ? ">= " + std::to_string(low) : std::to_string(low) + " to " + std::to_string(high), text});
+    }
+    void number(const char* name, double& value, bool (*)(double), const char* range, const char* text) override {
+      std::ostringstream s;
+      s.precision(9);
+      s << value;
+      all.push_back({name, s.str(), range, text});
+    }
+    void one_of(const char* name, int& value, const char* const* names, int count, const char* text) override {
+      std::string range;
+      for (int i = 0; i < count; ++i) range += (i == 0 ? "" : ", ") + std::string(names[i]);
+      all.push_back({name, value >= 0 && value < count ? names[value] : std::to_string(value), range, text});
+    }
+  } list;
+  Policy copy = policy;
+  copy.options(list);
+  return list.all;
+}
+
+/// Sets one option by its name. Errors: no such option, which are named; a value out of its range.
+inline void set_option(Policy& policy, const std::string& name, const std::string& value) {
+  struct Set final : OptionVisitor {
+    const std::string *name, *value;
+    std::string known;
+    bool found = false;
+    bool is(const char* its) {
+      known += (known.empty() ? "" : ", ") + std::string(its);
+      return found = found || *name == its, *name == its;
+    }
+    [[noreturn]] void refuse(const std::string& range) const { fail(*name, *value, range); }
+    void whole(const char* its, int& to, long long low, long long high, const char*) override {
+      if (!is(its)) return;
+      char* end = nullptr;
+      errno = 0;
+      const long long x = std::strtoll(value->c_str(), &end, 10);
+      if (end == value->c_str() || *end != 0 || errno != 0 || x < low || x > high)
+        refuse(std::to_string(low) + " to " + std::to_string(high));
+      to = static_cast<int>(x);
+    }
+    void number(const char* its, double& to, bool (*allowed)(double), const char* range, const char*) override {
+      if (!is(its)) return;
+      std::istringstream in(*value);
+      in.imbue(std::locale::classic());
+      double x = 0;
+      if (!(in >> x) || !in.eof() || !is_finite(x) || !allowed(x)) refuse(range);
+      to = x;
+    }
+    void one_of(const char* its, int& to, const char* const* names, int count, const char*) override {
+      if (!is(its)) return;
+      std::string range;
+      for (int i = 0; i < count; ++i) {
+        if (*value == names[i]) return void(to = i);
+        range += (i == 0 ? "" : ", ") + std::string(names[i]);
+      }
+      refuse(range);
+    }
+  } set;
+  set.name = &name;
+  set.value = &value;
+  policy.options(set);
+  if (!set.found) fail("policy option", name, set.known);
+}
+
+/// A policy from text: a name of policies(), and options of it that differ from its own: "beehive",
+/// "heavy_hitter:sink=2,heavy=64". `rows` and `max_chunk` among them: the sizes that take all of that budget, before
+/// the other options. Errors: no such name or option, which are named; a value out of its range.
+inline Policy policy(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  const PolicyInfo* info = nullptr;
+  std::string known;
+  for (const PolicyInfo& p : policies()) {
+    known += (known.empty() ? "" : ", ") + std::string(p.name);
+    if (name == p.name) info = &p;
+  }
+  if (info == nullptr) fail("policy", name, known);
+  Policy result = info->make();
+  if (colon == std::string::npos) return result;
+  std::vector<std::pair<std::string, std::string>> others;
+  std::istringstream list(text.substr(colon + 1));
+  std::string part;
+  int rows = 0, max_chunk = 1;
+  while (std::getline(list, part, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) fail("policy", part, "option=value");
+    const std::string option = part.substr(0, equals), value = part.substr(equals + 1);
+    if (option != "rows" && option != "max_chunk") {
+      others.emplace_back(option, value);
+      continue;
+    }
+    char* end = nullptr;
+    const long x = std::strtol(value.c_str(), &end, 10);
+    if (end == value.c_str() || *end != 0 || x < 1 || x > (std::numeric_limits<int>::max)() / 4)
+      fail(option, value, "1 to " + std::to_string((std::numeric_limits<int>::max)() / 4));
+    (option == "rows" ? rows : max_chunk) = static_cast<int>(x);
+  }
+  if (rows > 0) result = info->for_rows(rows, max_chunk);
+  for (const auto& o : others) set_option(result, o.first, o.second);
+  result.most_rows(max_chunk);
+  return result;
+}
+
+/// What policy() makes that policy of: its name and the options that are not its own.
+inline std::string to_text(const Policy& policy) {
+  std::vector<OptionInfo> usual;
+  for (const PolicyInfo& p : policies())
+    if (policy.name == p.name) usual = options_of(p.make());
+  std::string text = policy.name;
+  char before = ':';
+  const std::vector<OptionInfo> options = options_of(policy);
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (i < usual.size() && usual[i].value == options[i].value) continue;
+    text += before + options[i].name + "=" + options[i].value;
+    before = ',';
+  }
+  return text;
+}
+
+}  // namespace value
+}  // namespace buzz

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+
+#include "buzz/keep.h"
+#include "buzz/value/float_rows.h"
+#include "buzz/value/option_visitor.h"
+
+namespace buzz {
+namespace value {
+
+/// What a score has to see of the cache.
+struct Needs {
+  bool attention = false;  ///< the probabilities of each call
+  bool keys = false;       ///< the stored keys, when it is asked
+  bool values = false;     ///< the stored values, when it is asked
+};
+/// What either needs.
+constexpr Needs operator|(const Needs& a, const Needs& b) {
+  return {a.attention || b.attention, a.keys || b.keys, a.values || b.values};
+}
+
+/// The rows of one head that an eviction may take.
+struct Candidates {
+  int head;                       ///< the KV head
+  int first;                      ///< the first of them, a row of the cache
+  int count;                      ///< how many, side by side
+  const std::int32_t* positions;  ///< of the cache's rows, not of the candidates alone: [rows], ascending
+  int next_position;              ///< the next token's
+  const FloatRows* keys;          ///< of all rows; null: the score did not ask for them
+  const FloatRows* values;        ///< the same
+
+  /// Tokens since candidate i's, its own included: >= 1.
+  int age(int i) const { return next_position - positions[first + i]; }
+};
+
+/// One number a row of a head that a score remembers: double, or float. The evictor saves it and brings it back.
+struct RowNumbers {
+  void* data = nullptr;                                     ///< [capacity] of them
+  std::size_t size = 0;                                     ///< bytes of one
+  RowNumbers() = default;                                   ///< none
+  RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
+  RowNumbers(float* d) : data(d), size(sizeof(float)) {}    // NOLINT: the same
+};
+
+/// How important a row is. A score is a description, with its options, until reserve() makes it one sequence's; what it
+/// allocates, it allocates there. One of your own is derived from this, can be copied, and has needs() and
+/// importance(), and the others where it remembers something. Calls are a call's, never a row's.
+class Score {
+ public:
+  virtual ~Score() = default;
+  /// What it has to see.
+  virtual Needs needs() const = 0;
+  /// Makes room for `capacity` rows of `kv_heads` heads, and forgets all.
+  virtual void reserve(int kv_heads, int capacity) {
+    (void)kv_heads;
+    (void)capacity;
+  }
+  /// `tokens` rows were added behind `rows`; nothing is known of them yet.
+  virtual void append(int rows, int tokens) {
+    (void)rows;
+    (void)tokens;
+  }
+  /// Some queries' probabilities, summed over them and over the query heads of each KV head: [1, kv_heads, rows].
+  /// `first`: they are the oldest of a call.
+  virtual void observe(const View<const float>& sums, bool first) {
+    (void)sums;
+    (void)first;
+  }
+  /// Writes how important each candidate is, [count]: the highest stay, ties fall to the oldest, NaN loses. Heads are
+  /// asked in order.
+  virtual void importance(const Candidates& candidates, double* out) = 0;
+  /// These rows stay, moved together.
+  virtual void keep(const Keep& kept) { (void)kept; }
+  /// Rows [0, end) will stay unread for ever.
+  virtual void forget(int end) { (void)end; }
+
+  /// The newest queries of a call that it has to see one by one.
+  virtual int queries_apart() const { return 0; }
+  /// Its options; the library's own have some.
+  virtual void options(OptionVisitor& visitor) { (void)visitor; }
+  /// Errors: options that do not go together.
+  virtual void check() const {}
+
+  /// What it remembers: `memories()` numbers a row, none by default; each of them, and the one that the next observe()
+  /// changes, for rollback. step_back() takes the last observe() back once that is as it was.
+  /// @{
+  virtual int memories() const { return 0; }
+  virtual RowNumbers memory(int i, int head) {
+    (void)i;
+    (void)head;
+    return {};
+  }
+  virtual RowNumbers changes(int head) { return memory(0, head); }
+  virtual void step_back() {}
+  /// @}
+  /// To show, one a row: null: none.
+  virtual const double* scores(int head) const {
+    (void)head;
+    return nullptr;
+  }
+  /// In saved files.
+  virtual int code() const { return user_code; }
+  /// Allocated.
+  virtual std::size_t bytes() const { return 0; }
+
+  static constexpr int user_code = 1 << 30;  ///< code() of scores that are not the library's
+};
+
+}  // namespace value
+}  // namespace buzz

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "buzz/chunk.h"
+#include "buzz/score/recent_mass.h"
+#include "buzz/score/row_scores.h"
+#include "buzz/value/score.h"
+
+namespace buzz {
+namespace value {
+
+/// Score: the attention that the last `queries` queries gave a row, then pooled over the `kernel` rows around it
+/// (SnapKV, arXiv 2404.14469, section 4). Rows around are those side by side in the cache; sink and window are not
+/// among them, and where there are none, average counts zeros, as the authors' code does.
+class RecentAttention final : public Score {
+ public:
+  explicit RecentAttention(const RecentMass::Options& o = {}) : o_(o) {}
+  Needs needs() const override { return {true, false, false}; }
+  void options(OptionVisitor& v) override {
+    static const char* const poolings[] = {"max", "average"};
+    v.whole("queries", o_.queries, 1, 1 << 20, "of the observation window");
+    v.whole("kernel", o_.kernel, 1, (std::numeric_limits<int>::max)(), "rows pooled, odd; 1: none");
+    v.choice("pooling", o_.pooling, poolings, "what neighbours become");
+  }
+  void check() const override { RecentMass::check(o_); }
+  int code() const override { return 5; }
+  int queries_apart() const override { return o_.queries; }
+  void reserve(int kv_heads, int capacity) override {
+    heads_ = kv_heads;
+    next_ = 0;
+    ring_.assign(static_cast<std::size_t>(o_.queries), RowScores<float>(kv_heads, capacity));
+    sums_.assign(static_cast<std::size_t>(capacity), 0);
+  }
+  void append(int rows, int tokens) override {
+    for (auto& query : ring_) query.clear(heads_, rows, rows + tokens);
+  }
+  void observe(const View<const float>& sums, bool) override {
+    for (int h = 0; h < heads_; ++h) std::copy_n(sums.row(0, h), sums.shape(2), ring_[index(next_)].head(h));
+    next_ = (next_ + 1) % o_.queries;
+  }
+  void importance(const Candidates& c, double* out) override {
+    float* sums = sums_.data();
+    std::fill_n(sums, c.count, 0.f);
+    for (int i = 0; i < o_.queries; ++i) {
+      const float* query = at(i).head(c.head) + c.first;
+      for (int r = 0; r < c.count; ++r) sums[r] += query[r];
+    }
+    const int reach = (std::min)(o_.kernel / 2, c.count);
+    for (int i = 0; i < c.count; ++i) {
+      const int first = (std::max)(0, i - reach), end = (std::min)(c.count, i + reach + 1);
+      const float* around = sums + first;
+      float pooled = 0;
+      if (o_.pooling == Pooling::max) {
+        pooled = around[heaviest(around, end - first)];
+      } else {
+        for (int r = 0; r < end - first; ++r) pooled += around[r];
+        pooled /= static_cast<float>(o_.kernel);
+      }
+      out[i] = static_cast<double>(pooled);
+    }
+  }
+  void keep(const Keep& kept) override {
+    for (auto& query : ring_) query.compact(kept);
+  }
+  void forget(int end) override {
+    for (auto& query : ring_) query.clear(heads_, 0, end);
+  }
+  int memories() const override { return o_.queries; }
+  /// Oldest first.
+  RowNumbers memory(int i, int head) override { return at(i).head(head); }
+  RowNumbers changes(int head) override { return ring_[index(next_)].head(head); }
+  void step_back() override { next_ = (next_ + o_.queries - 1) % o_.queries; }
+  std::size_t bytes() const override {
+    return (ring_.empty() ? 0 : ring_.size() * ring_[0].bytes()) + sums_.size() * sizeof(float);
+  }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  RowScores<float>& at(int i) { return ring_[index((next_ + i) % o_.queries)]; }
+
+  RecentMass::Options o_;
+  int heads_ = 0, next_ = 0;            // next_: the oldest query's place, which the next one takes
+  std::vector<RowScores<float>> ring_;  // [queries] of [kv_heads, capacity]
+  std::vector<float> sums_;             // [capacity], of the candidates
+};
+
+}  // namespace value
+}  // namespace buzz
