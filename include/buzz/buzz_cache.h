@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "buzz/attention.h"
-#include "buzz/policies.h"
+#include "buzz/evictor.h"
 
 namespace buzz {
 
@@ -22,7 +22,7 @@ struct Memory {
   }
 };
 
-/// The KV cache of one attention layer of one sequence: a policy, a store and attention, nothing else.
+/// The KV cache of one attention layer of one sequence: a policy at work, a store and attention, nothing else.
 ///
 ///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict when due
 ///
@@ -30,22 +30,18 @@ struct Memory {
 /// is allocated in the constructor. rows() never exceeds capacity(), which is sink + window + threshold + max_chunk but
 /// for Full and Passes::single (see Policy::capacity). One sequence and no mask: pads are not to be appended. Not
 /// copyable but by fork(); a moved-from cache may only be destroyed or assigned to.
-template <class T, class Policy_ = Beehive>
+template <class T>
 class BuzzCache {
  public:
-  using Policy = Policy_;                    ///< what decides
-  using Options = typename Policy::Options;  ///< its options
-
-  /// Errors: what Shape, Policy::Options, Rope or AttentionOptions do not allow.
-  explicit BuzzCache(const Shape& shape, const Options& options = {}, const Rope& rope = {},
-                     const AttentionOptions& attention = {})
+  /// Errors: what Shape, Policy, Rope or AttentionOptions do not allow.
+  BuzzCache(const Shape& shape, const Policy& policy, const Rope& rope = {}, const AttentionOptions& attention = {})
       : shape_((check(shape), shape)),
         rotation_(rope, shape.head_dim),
-        policy_(options, shape.kv_heads, shape.max_chunk, shape.max_rollback),
-        raw_keys_(stores_raw(rope, options, shape.max_chunk)),
-        store_(shape, policy_.capacity()),
-        attention_(shape, attention, policy_.capacity()),
-        mass_(Policy::needs_mass ? size(parts(shape.max_chunk), shape.kv_heads, capacity()) : 0),
+        evictor_(policy, shape.kv_heads, shape.max_chunk, shape.max_rollback),
+        raw_keys_(stores_raw(rope, policy, shape.max_chunk)),
+        store_(shape, evictor_.capacity()),
+        attention_(shape, attention, evictor_.capacity()),
+        mass_(evictor_.needs().attention ? size(parts(shape.max_chunk), shape.kv_heads, capacity()) : 0),
         angles_(size(shape.max_chunk, rotation_.dims())),
         row_angles_(raw_keys_ ? size(capacity(), rotation_.dims()) : 0) {
     if (rotation_.compact()) require_range("capacity", capacity(), 1, rope.max_position);
@@ -79,14 +75,14 @@ class BuzzCache {
     const int tokens = k.shape(0);
     require_shape("k", k, tokens, shape_.kv_heads, shape_.head_dim);
     require_shape("v", v, tokens, shape_.kv_heads, shape_.head_dim);
-    policy_.check_append(tokens);
+    evictor_.check_append(tokens);
     const int first = next_rotary_position();
     if (!rotation_.compact())
       require_range("position", static_cast<long long>(first) + tokens, 0, rotation_.rope().max_position);
     turn_to(first, tokens);
     using In = std::remove_const_t<K>;
     store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : turn().queries);
-    policy_.append(tokens);
+    evictor_.append(tokens);
     discard();
   }
 
@@ -100,15 +96,13 @@ class BuzzCache {
     turn_to(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
     attention_(View<const In>(q), turn(), store_.keys(), store_.values(), out, mass(parts(tokens)), run);
-    if constexpr (Policy::needs_mass) pending_ = {tokens, parts(tokens)};
+    if (evictor_.needs().attention) pending_ = {tokens, parts(tokens)};
   }
 
   /// Step 3: adds the last attend's probabilities to the scores, once; nothing where there are none, or the policy has
   /// no use for them.
   void observe() {
-    if constexpr (Policy::needs_mass) {
-      if (pending_.tokens > 0) policy_.observe_mass(mass(pending_.parts));
-    }
+    if (pending_.tokens > 0) evictor_.observe_mass(mass(pending_.parts));
     discard();
   }
 
@@ -124,9 +118,9 @@ class BuzzCache {
   /// query's natural logits, lse [1, tokens, query_heads]; one that is -inf or NaN says nothing. Errors: as attend();
   /// unobserved() is not 0; an lse of other logits (in base 2, capped, of an other scale): the probabilities of a query
   /// that it makes do not add up to 1 within AttentionOptions::lse_tolerance. The scores are then as they were.
-  template <class Q, class P = Policy>
+  template <class Q>
   void observe(View<Q> q, View<const float> lse, Executor run = {}) {
-    static_assert(P::needs_mass, "this policy's score does not use attention probabilities");
+    evictor_.require_attention();
     const int tokens = check_queries(q);
     require_shape("lse", lse, 1, tokens, shape_.query_heads);
     require_observed("observe(q, lse)");
@@ -135,23 +129,20 @@ class BuzzCache {
     using In = std::remove_const_t<Q>;
     attention_.column_sums(View<const In>(q), turn(), store_.keys(), lse, mass(parts(tokens)), run);
     attention_.check_lse();
-    policy_.observe_mass(mass(parts(tokens)));
+    evictor_.observe_mass(mass(parts(tokens)));
   }
   /// How far from 1 the probabilities of a query of the last observe(q, lse) added up, at most; 0: nowhere, or none.
   double lse_mismatch() const { return attention_.lse_mismatch(); }
 
-  /// The user's own scores, [1, kv_heads, rows]; for Policy<Given, ...>. Errors: another shape.
-  template <class P = Policy>
-  void give(View<const float> scores) {
-    static_cast<P&>(policy_).give(scores);
-  }
+  /// The user's own scores, [1, kv_heads, rows], for policies of user_score(). Errors: another shape or policy.
+  void give(View<const float> scores) { evictor_.give(scores); }
 
   /// Step 4: evicts if due. Returns whether it did. Errors: it is due and unobserved() is not 0. O(rows * kv_heads *
   /// head_dim) then.
   bool evict() {
-    if (!policy_.due()) return false;
+    if (!evictor_.due()) return false;
     require_observed("evict()");
-    const Keep& keep = select();
+    const Keep& keep = evictor_.select_quantised(store_.keys(), store_.values());
     store_.compact(keep);
     if (rotation_.compact() && !raw_keys_) {
       turned_ = 0;  // angles_ serves as room
@@ -160,16 +151,16 @@ class BuzzCache {
     return true;
   }
 
-  /// Positions that no eviction takes, and that may lie ahead; errors: see Policy::pin.
-  void pin(int first, int count) { policy_.pin(first, count); }
-  void unpin(int first, int count) { policy_.unpin(first, count); }  ///< the end of a pin(); see Policy::unpin
+  /// Positions that no eviction takes, and that may lie ahead; errors: see Evictor::pin.
+  void pin(int first, int count) { evictor_.pin(first, count); }
+  void unpin(int first, int count) { evictor_.unpin(first, count); }  ///< the end of a pin(); see Evictor::unpin
 
-  /// Can they be taken back? See Policy::can_rollback.
-  bool can_rollback(int tokens) const { return policy_.can_rollback(tokens); }
+  /// Can they be taken back? See Evictor::can_rollback.
+  bool can_rollback(int tokens) const { return evictor_.can_rollback(tokens); }
   /// Takes back the newest `tokens` rows, scores and what is unobserved() included, bit for bit. Errors: can_rollback()
   /// says no.
   void rollback(int tokens) {
-    policy_.rollback(tokens);
+    evictor_.rollback(tokens);
     store_.rollback(tokens);
     if (tokens < pending_.tokens)
       pending_ = {pending_.tokens - tokens, pending_.parts - tokens};
@@ -179,7 +170,7 @@ class BuzzCache {
 
   /// As newly made: what follows is bit for bit what a new cache would do.
   void reset() {
-    policy_.reset();
+    evictor_.reset();
     store_.resize(0);
     turned_ = 0;
     discard();
@@ -216,28 +207,28 @@ class BuzzCache {
     a.same("scale", self.attention_.options().scale);
     a.same("log_base", self.attention_.options().log_base);
     self.rotation_.archive(a);
-    Policy::archive(self.policy_, a);
-    if constexpr (!std::is_const<Self>::value) self.store_.resize(self.policy_.rows());
+    Evictor::archive(self.evictor_, a);
+    if constexpr (!std::is_const<Self>::value) self.store_.resize(self.evictor_.rows());
     Store<T>::archive(self.store_, a);
   }
 
-  const Shape& shape() const { return shape_; }                 ///< as given
-  const Options& options() const { return policy_.options(); }  ///< as given
-  const Rope& rope() const { return rotation_.rope(); }         ///< as given
-  /// The policy, to read.
-  const Policy& policy() const { return policy_; }
+  const Shape& shape() const { return shape_; }               ///< as given
+  const Rope& rope() const { return rotation_.rope(); }       ///< as given
+  const Policy& policy() const { return evictor_.policy(); }  ///< as given
+  /// The policy at work, to read.
+  const Evictor& evictor() const { return evictor_; }
 
-  int rows() const { return policy_.rows(); }            ///< rows of each head, now
-  int capacity() const { return policy_.capacity(); }    ///< most rows that there can ever be
-  Regions regions() const { return policy_.regions(); }  ///< where they lie
+  int rows() const { return evictor_.rows(); }            ///< rows of each head, now
+  int capacity() const { return evictor_.capacity(); }    ///< most rows that there can ever be
+  Regions regions() const { return evictor_.regions(); }  ///< where they lie
   /// The index that the next token gets in its sequence, whatever was evicted.
-  int next_position() const { return policy_.next_position(); }
+  int next_position() const { return evictor_.next_position(); }
   /// The rotary position that the next token gets: the same in logical positions, rows() in compact ones.
   int next_rotary_position() const { return rotation_.compact() ? rows() : next_position(); }
   /// Each row's index in its sequence, ascending, [rows]. Errors: no such head.
-  Span<const std::int32_t> positions(int head) const { return policy_.positions(head); }
+  Span<const std::int32_t> positions(int head) const { return evictor_.positions(head); }
   /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
-  Span<const double> scores(int head) const { return policy_.scores(head); }
+  Span<const double> scores(int head) const { return evictor_.scores(head); }
   /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
   /// these.
   View<const T> keys() const { return store_.keys().values; }
@@ -249,7 +240,7 @@ class BuzzCache {
 
   /// Bytes allocated, by part.
   Memory memory() const {
-    return {store_.bytes(), policy_.bytes(),
+    return {store_.bytes(), evictor_.bytes(),
             attention_.bytes() + (mass_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};
   }
   /// Bytes allocated, all of them.
@@ -264,18 +255,11 @@ class BuzzCache {
   }
 
   /// Errors: rotated keys that would be rounded at every call.
-  static bool stores_raw(const Rope& rope, const Options& options, int max_chunk) {
-    const bool drifts = rope.positions == Positions::compact && !options.moves_are_few(max_chunk);
+  static bool stores_raw(const Rope& rope, const Policy& policy, int max_chunk) {
+    const bool drifts = rope.positions == Positions::compact && !policy.moves_are_few(max_chunk);
     if (rope.keys == KeyStorage::rotated && drifts)
       fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
     return rope.keys == KeyStorage::raw || (rope.keys == KeyStorage::automatic && drifts);
-  }
-
-  const Keep& select() {
-    if constexpr (Policy::needs_rows)
-      return policy_.select_quantised(store_.keys(), store_.values());
-    else
-      return policy_.select();
   }
 
   template <class Q>
@@ -292,7 +276,7 @@ class BuzzCache {
 
   /// The newest queries have a part each where the score or a rollback needs it; one more part is all the others'.
   int parts(int tokens) const {
-    const int apart = policy_.queries_apart();
+    const int apart = evictor_.queries_apart();
     return tokens <= apart ? tokens : apart + 1;
   }
 
@@ -316,7 +300,7 @@ class BuzzCache {
 
   Shape shape_;
   Rotation rotation_;
-  Policy policy_;
+  Evictor evictor_;
   bool raw_keys_;
   Store<T> store_;
   Attention attention_;

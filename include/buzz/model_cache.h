@@ -7,23 +7,22 @@
 
 namespace buzz {
 
-/// The caches of all layers of one sequence, each layer with its own options. Sequences side by side have a ModelCache
+/// The caches of all layers of one sequence, each layer with its own policy. Sequences side by side have a ModelCache
 /// each.
-template <class T, class Policy = Beehive>
+template <class T>
 class ModelCache {
  public:
-  using Cache = BuzzCache<T, Policy>;        ///< of a layer
-  using Options = typename Policy::Options;  ///< of a layer
+  using Cache = BuzzCache<T>;  ///< of a layer
 
-  /// options: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
+  /// policies: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
   /// more bytes than that.
-  ModelCache(const Shape& shape, const std::vector<Options>& options, const Rope& rope = {},
+  ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
              const AttentionOptions& attention = {},
              std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
-    require_at_least("layers", static_cast<long long>(options.size()), 1);
-    layers_.reserve(options.size());
-    for (const Options& o : options) {
-      layers_.emplace_back(shape, o, rope, attention);
+    require_at_least("layers", static_cast<long long>(policies.size()), 1);
+    layers_.reserve(policies.size());
+    for (const Policy& p : policies) {
+      layers_.emplace_back(shape, p, rope, attention);
       if (bytes() > max_bytes)
         fail("bytes", std::to_string(bytes()) + " after layer " + std::to_string(layers() - 1),
              "<= max_bytes = " + std::to_string(max_bytes));
@@ -56,10 +55,10 @@ class ModelCache {
 
   /// In all layers, or in none: see BuzzCache. Errors: one layer refuses.
   void pin(int first, int count) {
-    for (const Cache& c : layers_) c.policy().check_pin(first, count);
+    for (const Cache& c : layers_) c.evictor().check_pin(first, count);
     for (Cache& c : layers_) c.pin(first, count);
   }
-  /// The end of a pin(), in all layers; errors: see Policy::unpin.
+  /// The end of a pin(), in all layers; errors: see Evictor::unpin.
   void unpin(int first, int count) {
     for (Cache& c : layers_) c.unpin(first, count);
   }
@@ -75,7 +74,7 @@ class ModelCache {
     for (std::size_t i = 0; i < layers_.size() && tokens > 0; ++i)
       require_equal(field(i, "next_position").c_str(), layers_[i].next_position(), layers_[0].next_position(),
                     "layer[0].next_position");
-    for (const Cache& c : layers_) c.policy().check_rollback(tokens);
+    for (const Cache& c : layers_) c.evictor().check_rollback(tokens);
     for (Cache& c : layers_) c.rollback(tokens);
   }
 

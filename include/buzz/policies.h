@@ -1,81 +1,101 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "buzz/options.h"
 #include "buzz/policy.h"
-#include "buzz/score/fading.h"
-#include "buzz/score/key_diversity.h"
-#include "buzz/score/mass.h"
-#include "buzz/score/mixed.h"
-#include "buzz/score/no_score.h"
-#include "buzz/score/recent_mass.h"
-#include "buzz/score/shared.h"
-#include "buzz/score/value_norm.h"
-#include "buzz/select/by_index.h"
-#include "buzz/select/segments.h"
-#include "buzz/select/top_k.h"
 
 namespace buzz {
 
-/// BUZZ (arXiv 2410.23079): accumulated attention, the heaviest row of each chunk. Options::mass = latest is the
-/// authors' `fast`.
-using Beehive = Policy<Mass, Segments>;
+/// A score with a selection: a policy of one's own.
+inline Policy policy(ScoreSpec score, const Selection& select, const Protect& protect = {},
+                     Sharing sharing = Sharing::head) {
+  return {"", std::move(score), select, protect, sharing};
+}
+/// The same with a score of one's own: a class derived from Score that can be copied.
+template <class S>
+Policy policy(std::unique_ptr<S> score, const Selection& select, const Protect& protect = {},
+              Sharing sharing = Sharing::head) {
+  return policy(own_score(std::move(score)), select, protect, sharing);
+}
+
+/// What sink and window protect, and a policy's other options.
+/// @{
+using BeehiveOptions = PolicyOptions<Segments, AttentionSumOptions>;
+using StridedOptions = PolicyOptions<Segments, NoScoreOptions>;
+using DiverseBeehiveOptions = PolicyOptions<Segments, DiversityOptions>;
+struct KeyValueWeight {
+  float weight = 1;  ///< of the value's length; finite
+};
+using KeyValueBeehiveOptions = PolicyOptions<Segments, DiversityOptions, KeyValueWeight>;
+using HeavyHitterOptions = PolicyOptions<TopK, AttentionSumOptions>;
+/// KeyDiff's measure of unlikeness.
+struct DirectionOptions : DiversityOptions {
+  DirectionOptions() { unlike = Unlike::direction; }
+};
+using KeyDiffOptions = PolicyOptions<TopKOfAll, DirectionOptions>;
+/// The mean over the rows that stand for choice.
+struct MiddleDiversityOptions : DiversityOptions {
+  MiddleDiversityOptions() { mean_over = MeanOver::middle; }
+};
+using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
+/// TOVA's query.
+struct NewestOptions : AttentionSumOptions {
+  NewestOptions() { attention = AttentionKind::newest; }
+};
+using TovaOptions = PolicyOptions<TopKOfAll, NewestOptions>;
+using SnapKvOptions = PolicyOptions<TopKOfPrefix, RecentAttentionOptions>;
+using UserScoresBeehiveOptions = PolicyOptions<Segments, UserScoresOptions>;
+using StreamingOptions = PolicyOptions<Nothing, NoScoreOptions>;
+using FullOptions = PolicyOptions<Everything, NoScoreOptions>;
+/// @}
+
+/// The named policies, of their options.
+/// @{
+
+/// BUZZ (arXiv 2410.23079): summed attention, the heaviest row of each chunk. attention = latest is the authors'
+/// `fast`.
+inline Policy beehive(const BeehiveOptions& o = {}) { return {"beehive", attention_sum(o), Segments::Options(o), o}; }
 /// BUZZ without scores: the first row of each chunk (the authors' `no max`).
-using Strided = Policy<NoScore, Segments>;
+inline Policy strided(const StridedOptions& o = {}) { return {"strided", no_score(), Segments::Options(o), o}; }
 /// The beehive's even choice, of the keys that are least like the others.
-using DiverseBeehive = Policy<KeyDiversity, Segments>;
+inline Policy diverse_beehive(const DiverseBeehiveOptions& o = {}) {
+  return {"diverse_beehive", key_diversity(o), Segments::Options(o), o};
+}
 /// The same where a row's value counts as much as its key.
-using KeyValueBeehive = Policy<Mixed<KeyDiversity, ValueNorm>, Segments>;
-/// H2O (arXiv 2306.14048): accumulated attention, the heaviest rows of all.
-using HeavyHitter = Policy<Mass, TopK>;
-
-/// KeyDiversity whose options are KeyDiff's.
-struct DirectionDiversity : KeyDiversity {
-  /// KeyDiversity's, with KeyDiff's measure of unlikeness.
-  struct Options : KeyDiversity::Options {
-    Options() { unlike = Unlike::direction; }
-  };
-  /// For one sequence.
-  using KeyDiversity::KeyDiversity;
-};
+inline Policy key_value_beehive(const KeyValueBeehiveOptions& o = {}) {
+  return {"key_value_beehive", sum(key_diversity(o), value_norm(), o.weight), Segments::Options(o), o};
+}
+/// H2O (arXiv 2306.14048): summed attention, the heaviest rows of all.
+inline Policy heavy_hitter(const HeavyHitterOptions& o = {}) {
+  return {"heavy_hitter", attention_sum(o), TopK::Options(o), o};
+}
 /// KeyDiff (arXiv 2504.15364): of all rows the keys that are least like the others.
-using KeyDiff = Policy<DirectionDiversity, TopKOfAll>;
-
-/// KeyDiversity among the rows that stand for choice.
-struct MiddleDiversity : KeyDiversity {
-  /// KeyDiversity's, with the mean over the middle.
-  struct Options : KeyDiversity::Options {
-    Options() { mean_over = MeanOver::middle; }
-  };
-  /// For one sequence.
-  using KeyDiversity::KeyDiversity;
-};
+inline Policy key_diff(const KeyDiffOptions& o = {}) { return {"key_diff", key_diversity(o), TopK::Options(o), o}; }
 /// The best that we know, of all that buzz-evaluate has compared (examples/evaluate/README.md): a long window, and
 /// behind it the keys least like the others there, the older the less, one list for all KV heads. It needs no
-/// probabilities, so that it runs beside any kernel and in engines whose heads share their cells. Options::for_rows()
-/// has its sizes.
-using KeyOutliers = Policy<Shared<Fading<MiddleDiversity>>, TopKOfHistory>;
-
-/// Mass whose options are TOVA's.
-struct NewestMass : Mass {
-  /// Mass's, with TOVA's query.
-  struct Options : Mass::Options {
-    Options() { mass = MassKind::newest; }
-  };
-  /// For one sequence.
-  using Mass::Mass;
-};
+/// probabilities, so that it runs beside any kernel and in engines whose heads share their cells.
+inline Policy key_outliers(const KeyOutliersOptions& o = {}) {
+  return {"key_outliers", faded(key_diversity(o), o), TopK::Options(o), o, Sharing::layer};
+}
 /// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
 /// newest query gave most, summed over all heads. A call of several tokens evicts once, by its last query.
-using Tova = Policy<Shared<NewestMass>, TopKOfAll>;
-
+inline Policy tova(const TovaOptions& o = {}) {
+  return {"tova", attention_sum(o), TopK::Options(o), o, Sharing::layer};
+}
 /// SnapKV (arXiv 2404.14469, section 4): the last queries' attention, pooled; the heaviest rows before their window.
 /// Its prefill form evicts once, after the prompt; decoding, it goes on with the newest queries.
-using SnapKv = Policy<RecentMass, TopKOfPrefix>;
-
+inline Policy snap_kv(const SnapKvOptions& o = {}) { return {"snap_kv", recent_attention(o), TopK::Options(o), o}; }
+/// The beehive's even choice by the user's own scores.
+inline Policy user_scores(const UserScoresBeehiveOptions& o = {}) {
+  return {"user_scores", user_score(), Segments::Options(o), o};
+}
 /// StreamingLLM (arXiv 2309.17453): sink and window; with sink 0 a sliding window.
-using Streaming = Policy<NoScore, Nothing>;
+inline Policy streaming(const StreamingOptions& o = {}) { return {"streaming", no_score(), Nothing::Options(o), o}; }
 /// No eviction, up to a capacity.
-using Full = Policy<NoScore, Everything>;
-
-using Options = Beehive::Options;  ///< the default policy's
+inline Policy full(const FullOptions& o = {}) { return {"full", no_score(), Everything::Options(o), o}; }
+/// @}
 
 }  // namespace buzz

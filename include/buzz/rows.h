@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "buzz/finite.h"
+#include "buzz/float_rows.h"
 #include "buzz/keep.h"
 #include "buzz/packet.h"
 
@@ -38,13 +39,6 @@ struct RowsView {
 
   View<const T> values;                        ///< codes, where there are scales
   View<const float> scales{nullptr, 0, 0, 0};  ///< [1, kv_heads, rows], empty where T has none
-};
-
-/// The cached rows that a score may look at.
-template <class T>
-struct CachedRows {
-  RowsView<T> keys;    ///< [kv_heads, rows, head_dim]
-  RowsView<T> values;  ///< the same
 };
 
 /// Refuses rows that are not [heads, rows, any], or whose scales, where T or the view has them, are not [1, heads,
@@ -83,6 +77,32 @@ inline void convert_row(const From* from, int count, To* to) {
       kernels::convert_back(&value, 1, to + i);
     }
 }
+
+/// The cached rows of one type, as floats.
+template <class T>
+class FloatRowsOf final : public FloatRows {
+ public:
+  /// The rows outlive it.
+  explicit FloatRowsOf(const RowsView<T>& rows) : rows_(rows) {}
+  int rows() const override { return rows_.values.shape(1); }
+  int dim() const override { return rows_.values.shape(2); }
+  Block read(int head, int first, int rows, int dim, int dims, float* room) const override {
+    const bool scaled = !rows_.scales.empty();
+    if constexpr (std::is_same<T, float>::value)
+      if (!scaled) return {rows_.values.row(head, first) + dim, rows_.values.stride(1)};
+    for (int r = 0; r < rows; ++r) {
+      float* out = room + static_cast<std::ptrdiff_t>(r) * dims;
+      kernels::convert(rows_.values.row(head, first + r) + dim, dims, out);
+      if (!scaled) continue;
+      const float scale = rows_.scales.row(0, head)[first + r];
+      for (int i = 0; i < dims; ++i) out[i] *= scale;
+    }
+    return {room, dims};
+  }
+
+ private:
+  const RowsView<T>& rows_;
+};
 
 /// Quantises a row of floats to codes -127 to 127 and returns its scale s = largest / 127. The error of a value is at
 /// most 0.50002 s: half a code, and 127 * 2^-23 codes since the division is a product with a rounded 1 / s. So a logit

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "buzz/adapters/llama_probabilities.h"
+#include "buzz/evictor.h"
 #include "buzz/policies.h"
 
 namespace buzz {
@@ -30,7 +31,7 @@ struct LlamaReport {
 /// Evicts from a running llama.cpp context through its public API. There a row is a cell, one token over all layers and
 /// heads, so that the policy has one list of rows and the probabilities are summed over layers and heads:
 ///
-///     buzz::LlamaEviction<llama_context, buzz::HeavyHitter> eviction(options, 64);  // calls of at most 64 tokens
+///     buzz::LlamaEviction<llama_context> eviction(buzz::heavy_hitter(), 64);  // calls of at most 64 tokens
 ///     eviction.attach(params);                                    // llama_context_params, before the context is made
 ///     eviction.begin(llama_init_from_model(model, params));       // the context stays its owner's
 ///     eviction.decode(batch);                                     // in place of llama_decode(context, batch)
@@ -39,20 +40,16 @@ struct LlamaReport {
 /// One sequence, 0, of a context of its own. Tokens sit at the next position, as llama_batch_get_one() has them.
 ///
 /// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. A policy
-/// without probabilities (Streaming) needs no callback and leaves flash attention as it is; one that looks at keys is
+/// without probabilities (streaming) needs no callback and leaves flash attention as it is; one that looks at keys is
 /// not to be had. Neither copied nor moved, since the callback points to it.
-template <class Context, class Policy_>
+template <class Context>
 class LlamaEviction {
  public:
-  using Policy = Policy_;  ///< what decides
-  static_assert(!Policy::needs_rows, "llama.cpp shows no keys: take a policy of probabilities, or none");
-
-  /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses.
-  explicit LlamaEviction(const typename Policy::Options& options, int max_chunk,
-                         LlamaPositions positions = LlamaPositions::kept)
-      : policy_(options, 1, max_chunk),
+  /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses; one that looks at keys or values.
+  LlamaEviction(const Policy& policy, int max_chunk, LlamaPositions positions = LlamaPositions::kept)
+      : evictor_((require_blind(policy), policy), 1, max_chunk),
         closes_(positions == LlamaPositions::closed),
-        positions_(static_cast<std::size_t>(policy_.capacity())),
+        positions_(static_cast<std::size_t>(evictor_.capacity())),
         cells_(positions_.size()) {}
   LlamaEviction(const LlamaEviction&) = delete;
   LlamaEviction& operator=(const LlamaEviction&) = delete;
@@ -63,7 +60,7 @@ class LlamaEviction {
   template <class Params>
   void attach(Params& params) {
     require_equal("n_seq_max", params.n_seq_max, 1, "one sequence a context");
-    if constexpr (Policy::needs_mass) {
+    if (sees()) {
       if (params.cb_eval != nullptr) fail("cb_eval", "a callback", "none, since this policy reads through it");
       if (ggml_is_quantized(params.type_v))
         fail("type_v", ggml_type_name(params.type_v), "a type without quants: flash attention has to be off");
@@ -86,14 +83,14 @@ class LlamaEviction {
     auto* memory = llama_get_memory(context);
     if (memory == nullptr) fail("context's memory", "null", "a KV cache");
     require_equal("n_seq_max", llama_n_seq_max(context), 1, "one sequence a context");
-    require_range("n_ctx", llama_n_ctx(context), policy_.capacity(), (std::numeric_limits<int>::max)());
-    require_at_least("n_batch", llama_n_batch(context), policy_.max_chunk());
+    require_range("n_ctx", llama_n_ctx(context), evictor_.capacity(), (std::numeric_limits<int>::max)());
+    require_at_least("n_batch", llama_n_batch(context), evictor_.max_chunk());
     if (closes_ && !llama_memory_can_shift(memory)) fail("positions", "closed", "kept: this memory cannot shift");
     require_equal("tokens in the context", llama_memory_seq_pos_max(memory, 0) + 1LL, 0, "an empty one");
     const int cells = static_cast<int>(llama_n_ctx(context));
-    if constexpr (Policy::needs_mass) {
-      seen_ = LlamaProbabilities(cells, policy_.max_chunk(), policy_.queries_apart());
-      mass_.resize(static_cast<std::size_t>(seen_.parts(policy_.max_chunk())) * positions_.size());
+    if (sees()) {
+      seen_ = LlamaProbabilities(cells, evictor_.max_chunk(), evictor_.queries_apart());
+      mass_.resize(static_cast<std::size_t>(seen_.parts(evictor_.max_chunk())) * positions_.size());
       held_.assign(static_cast<std::size_t>(cells), 0);
     }
     context_ = context;
@@ -113,13 +110,13 @@ class LlamaEviction {
   /// a sequence that somebody else has changed.
   void before_decode(int tokens) {
     require_begun();
-    require_range("tokens", tokens, 1, policy_.max_chunk());
+    require_range("tokens", tokens, 1, evictor_.max_chunk());
     require_equal("last position", llama_memory_seq_pos_max(memory(), 0), next_position() - 1LL, "the adapter's");
     tokens_ = 0;  // a call that was begun and never made
     evict();
-    policy_.check_append(tokens);
+    evictor_.check_append(tokens);
     tokens_ = tokens;
-    if constexpr (Policy::needs_mass) seen_.begin(tokens);
+    if (sees()) seen_.begin(tokens);
   }
 
   /// `result` is what llama_decode() returned. If it is 0, the policy learns of the tokens and of what they attended
@@ -135,14 +132,14 @@ class LlamaEviction {
       return;
     }
     require_at_least("tokens", tokens, 1);
-    if constexpr (Policy::needs_mass) {
+    if (sees()) {
       take_in(tokens);
-      policy_.append(tokens);
-      const int stride = policy_.capacity(), parts = seen_.parts(tokens);
-      policy_.observe_mass({mass_.data(), parts, 1, policy_.rows(), stride, stride});
+      evictor_.append(tokens);
+      const int stride = evictor_.capacity(), parts = seen_.parts(tokens);
+      evictor_.observe_mass({mass_.data(), parts, 1, evictor_.rows(), stride, stride});
     } else {
       for (int i = 0, next = next_position(); i < tokens; ++i) positions_[index(rows() + i)] = next + i;
-      policy_.append(tokens);
+      evictor_.append(tokens);
     }
     report_.tokens += tokens;
     shifting_ = false;
@@ -153,8 +150,8 @@ class LlamaEviction {
   /// from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
   bool evict() {
     require_no_call();
-    if (!policy_.due()) return false;
-    const Keep& keep = policy_.select();
+    if (!evictor_.due()) return false;
+    const Keep& keep = evictor_.select();
     keep.for_each_gap(0, [&](int begin, int end) {
       if (!llama_memory_seq_rm(memory(), 0, positions_[index(begin)], positions_[index(end - 1)] + 1))
         fail("llama_memory_seq_rm", "false", "true: this memory cannot give up part of a sequence");
@@ -195,7 +192,7 @@ class LlamaEviction {
     if (llama_state_seq_set_data(context_, state_.data(), size, 0) == 0)
       fail("llama_state_seq_set_data", "0", "the state's bytes");
     ++report_.compactions;
-    if constexpr (Policy::needs_mass) renumber();
+    if (sees()) renumber();
   }
 
   /// Empties context and policy. Errors: no begin().
@@ -205,25 +202,30 @@ class LlamaEviction {
     forget();
   }
 
-  /// The policy, to pin rows and to give scores, by the tokens' index whatever their positions in the context are; what
-  /// is appended, observed and selected is the adapter's.
-  Policy& policy() { return policy_; }
-  const Policy& policy() const { return policy_; }       ///< to read
+  /// The policy at work, to pin rows and to give scores, by the tokens' index whatever their positions in the context
+  /// are; what is appended, observed and selected is the adapter's.
+  Evictor& evictor() { return evictor_; }
+  const Evictor& evictor() const { return evictor_; }    ///< to read
   const LlamaReport& report() const { return report_; }  ///< what it did since begin()
-  int rows() const { return policy_.rows(); }            ///< now
+  int rows() const { return evictor_.rows(); }           ///< now
   /// The position that the next token has to have: the newest row's + 1.
   int next_position() const { return rows() == 0 ? 0 : positions_[index(rows() - 1)] + 1; }
   /// Each row's position in the context, [rows].
   Span<const std::int32_t> positions() const { return {positions_.data(), rows()}; }
   /// Each row's cell where the policy needs probabilities, [rows]; else empty.
-  Span<const std::int32_t> cells() const { return {cells_.data(), Policy::needs_mass ? rows() : 0}; }
+  Span<const std::int32_t> cells() const { return {cells_.data(), sees() ? rows() : 0}; }
   /// Bytes allocated by the adapter.
   std::size_t bytes() const {
-    return policy_.bytes() + seen_.bytes() + mass_.size() * sizeof(float) + held_.size() + state_.size() +
+    return evictor_.bytes() + seen_.bytes() + mass_.size() * sizeof(float) + held_.size() + state_.size() +
            (positions_.size() + cells_.size()) * sizeof(std::int32_t);
   }
 
  private:
+  static void require_blind(const Policy& policy) {
+    if (policy.needs().keys || policy.needs().values)
+      fail("policy", policy.name, "one of probabilities, or of none: llama.cpp shows no keys");
+  }
+  bool sees() const { return evictor_.needs().attention; }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   auto* memory() const { return llama_get_memory(context_); }
   void require_begun() const {
@@ -235,7 +237,7 @@ class LlamaEviction {
   }
 
   void forget() {
-    policy_.reset();
+    evictor_.reset();
     report_ = {};
     tokens_ = 0;
     shifting_ = false;
@@ -243,7 +245,7 @@ class LlamaEviction {
   }
 
   void release(int row) {
-    if constexpr (Policy::needs_mass) held_[index(cells_[index(row)])] = 0;
+    if (sees()) held_[index(cells_[index(row)])] = 0;
   }
 
   /// Removes the tokens of a call that failed, of which `noted` are in the map.
@@ -273,7 +275,7 @@ class LlamaEviction {
     }
     for (int part = 0; part < seen_.parts(tokens); ++part) {
       float* sums = seen_.sums(part);
-      float* mass = mass_.data() + static_cast<std::ptrdiff_t>(part) * policy_.capacity();
+      float* mass = mass_.data() + static_cast<std::ptrdiff_t>(part) * evictor_.capacity();
       for (int r = 0; r < rows() + tokens; ++r) {
         mass[r] = sums[cells_[index(r)]];
         sums[cells_[index(r)]] = 0;
@@ -300,7 +302,7 @@ class LlamaEviction {
     }
   }
 
-  Policy policy_;
+  Evictor evictor_;
   bool closes_;
   Context* context_ = nullptr;
   LlamaProbabilities seen_;

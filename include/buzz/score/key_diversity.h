@@ -4,87 +4,69 @@
 #include <cmath>
 #include <vector>
 
-#include "buzz/keep.h"
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_sums.h"
+#include "buzz/score/score.h"
 
 namespace buzz {
 
 /// Score: how unlike the mean of its head's keys, as stored, a row's key is: what is unlike the rest is worth keeping.
-/// It needs no attention probabilities, so it works beside flash attention. The cosine of a zero key or a zero mean is
-/// 0. A key that is not finite, among those of the mean, makes its head's scores NaN, and the choice falls on the
-/// oldest rows.
-class KeyDiversity {
+/// It needs no attention, so it works beside flash kernels. The cosine of a zero key or a zero mean is 0. A key that is
+/// not finite, among those of the mean, makes its head's scores NaN, and the choice falls on the oldest rows.
+class KeyDiversity final : public Score {
  public:
-  using Options = DiversityOptions;  ///< how keys are compared, and with which
-  /// @{
-  /// As in Mass.
-  static constexpr int code = 3;            // in saved files
-  using Value = double;                     // of scores()
-  static constexpr bool remembers = false;  // has scores between calls: scores(), target()
-  static constexpr bool needs_mass = false;
-  static constexpr bool needs_rows = true;  // select(keys, values)
-
-  static void check(const Options&) {}
-  template <class Archive>
-  static void archive(Archive& a, const Options& o) {
-    a.same("unlike", static_cast<int>(o.unlike));
-    a.same("mean_over", static_cast<int>(o.mean_over));
+  explicit KeyDiversity(const DiversityOptions& o = {}) : o_(o) {}
+  Needs needs() const override { return {false, true, false}; }
+  void reserve(int, int capacity) override {
+    squares_.assign(static_cast<std::size_t>(capacity), 0);
+    sums_.assign(static_cast<std::size_t>(capacity), 0);
   }
-  KeyDiversity(const Options& o, int, int capacity)
-      : o_(o), squares_(static_cast<std::size_t>(capacity)), sums_(static_cast<std::size_t>(capacity)) {}
-
-  void append(int, int) {}
-
-  /// keys [kv_heads, rows, head_dim]. O(rows * head_dim).
-  template <class Rows, class Real>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, Real* out) {
-    using row_sums::block;
-    const int dim = rows.keys.values.shape(2);
-    const int first = o_.mean_over == MeanOver::all ? 0 : begin;
-    const int end = o_.mean_over == MeanOver::all ? rows.keys.values.shape(1) : begin + count;
+  /// O(rows * head_dim).
+  void importance(const Candidates& c, double* out) override {
+    const FloatRows& keys = *c.keys;
+    const bool all = o_.mean_over == MeanOver::all;
     const bool directions = o_.unlike == Unlike::direction, distances = o_.unlike == Unlike::distance;
-    float room[block];
-    if (!distances)
-      for (int r = directions ? (std::min)(first, begin) : begin; r < (directions ? end : begin + count); ++r)
-        squares(r) = row_sums::squares(rows.keys, head, r);
-    std::fill_n(sums_.data(), count, 0.);
+    const int last = c.first + c.count, first = all ? 0 : c.first, end = all ? keys.rows() : last, dim = keys.dim();
+    if (!distances) square(keys, c.head, directions ? first : c.first, directions ? end : last);
+    std::fill_n(sums_.data(), c.count, 0.);
     double mean_squares = 0;
-    for (int d = 0; d < dim; d += block) {
-      const int n = (std::min)(block, dim - d);
-      double mean[block] = {};
-      for (int r = first; r < end; ++r)
-        row_sums::add(row_sums::read(rows.keys, head, r, d, n, room), n, directions ? inverse_norm(r) : 1, mean);
+    for (int d = 0; d < dim; d += max_dims) {
+      const int n = (std::min)(max_dims, dim - d);
+      double mean[max_dims] = {};
+      for_each_row(keys, c.head, first, end, d, n,
+                   [&](int r, const float* key) { row_sums::add(key, n, directions ? inverse_norm(r) : 1, mean); });
       for (int j = 0; j < n; ++j) {
         mean[j] /= end - first;
         mean_squares += mean[j] * mean[j];
       }
-      for (int i = 0; i < count; ++i) {
-        const float* key = row_sums::read(rows.keys, head, begin + i, d, n, room);
-        sums_[static_cast<std::size_t>(i)] +=
-            distances ? row_sums::distance(key, mean, n) : row_sums::dot(key, mean, n);
-      }
+      for_each_row(keys, c.head, c.first, last, d, n, [&](int r, const float* key) {
+        sums_[index(r - c.first)] += distances ? row_sums::distance(key, mean, n) : row_sums::dot(key, mean, n);
+      });
     }
-    for (int i = 0; i < count; ++i) {
-      const double sum = sums_[static_cast<std::size_t>(i)];
-      const double length = distances ? 0 : std::sqrt(squares(begin + i)) * std::sqrt(mean_squares);
-      out[i] = static_cast<float>(distances ? std::sqrt(sum) : length == 0 ? 0 : -sum / length);
+    for (int i = 0; i < c.count; ++i) {
+      const double sum = sums_[index(i)];
+      const double length = distances ? 0 : std::sqrt(squares_[index(c.first + i)]) * std::sqrt(mean_squares);
+      // A float hides in which order the sums were made.
+      out[i] = static_cast<double>(static_cast<float>(distances ? std::sqrt(sum) : length == 0 ? 0 : -sum / length));
+    }
+  }
+  std::size_t bytes() const override { return (squares_.size() + sums_.size()) * sizeof(double); }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  double inverse_norm(int r) const { return squares_[index(r)] == 0 ? 0 : 1 / std::sqrt(squares_[index(r)]); }
+  void square(const FloatRows& keys, int head, int first, int end) {
+    std::fill(squares_.begin() + first, squares_.begin() + end, 0.);
+    for (int d = 0, dim = keys.dim(); d < dim; d += max_dims) {
+      const int n = (std::min)(max_dims, dim - d);
+      for_each_row(keys, head, first, end, d, n,
+                   [&](int r, const float* key) { squares_[index(r)] += row_sums::squares(key, n); });
     }
   }
 
-  void compact(const Keep&) {}
-  void forget(int) {}
-  Span<const Value> scores(int, int) const { return {}; }
-  std::size_t bytes() const { return (squares_.size() + sums_.size()) * sizeof(double); }
-  /// @}
-
- private:
-  double& squares(int row) { return squares_[static_cast<std::size_t>(row)]; }
-  double inverse_norm(int row) { return squares(row) == 0 ? 0 : 1 / std::sqrt(squares(row)); }
-
-  Options o_;
+  DiversityOptions o_;
   std::vector<double> squares_;  // [capacity], of the rows' keys
-  std::vector<double> sums_;     // [capacity], of the middle rows: dot with the mean, or squared distance from it
+  std::vector<double> sums_;     // [capacity], of the candidates: dot with the mean, or squared distance from it
 };
 
 }  // namespace buzz

@@ -13,17 +13,46 @@ namespace buzz {
 /// last query's alone (TOVA). largest: the largest that one query gave. decayed: the sum of all, each query's
 /// multiplied by `decay` at each later query. Where a part of observe_mass() holds several queries, their sum counts as
 /// one query's.
-enum class MassKind { accumulated, latest, mean, newest, largest, decayed };
+enum class AttentionKind { accumulated, latest, mean, newest, largest, decayed };
 
-/// Options of the score Mass.
-struct MassOptions {
-  MassKind mass = MassKind::accumulated;  ///< how column sums make a score
-  float decay = 0.95f;                    ///< of MassKind::decayed alone; above 0 and below 1
+/// Options of the score AttentionSum.
+struct AttentionSumOptions {
+  AttentionKind attention = AttentionKind::accumulated;  ///< how column sums make a score
+  float decay = 0.95f;                                   ///< of AttentionKind::decayed alone; above 0 and below 1
 };
 /// Errors: decay.
-inline void check(const MassOptions& o) {
+inline void check(const AttentionSumOptions& o) {
   if (!(o.decay > 0 && o.decay < 1)) fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
+
+/// How the scores of neighbouring rows become one: their largest, or their sum over `kernel`.
+enum class Pooling { max, average };
+
+/// More of them take more memory than there is.
+constexpr int most_queries = 1 << 16;
+
+/// Options of the score RecentAttention.
+struct RecentAttentionOptions {
+  int queries = 32;                ///< of the observation window; 1 to most_queries
+  int kernel = 7;                  ///< rows, odd; 1: no pooling
+  Pooling pooling = Pooling::max;  ///< what neighbours become
+};
+/// Errors: an option out of its range.
+inline void check(const RecentAttentionOptions& o) {
+  require_range("queries", o.queries, 1, most_queries);
+  require_at_least("kernel", o.kernel, 1);
+  if (o.kernel % 2 == 0) fail("kernel", o.kernel, "an odd number");
+}
+
+/// Scores without options.
+/// @{
+struct NoScoreOptions {};
+struct UserScoresOptions {};
+struct ValueNormOptions {};
+inline void check(const NoScoreOptions&) {}
+inline void check(const UserScoresOptions&) {}
+inline void check(const ValueNormOptions&) {}
+/// @}
 
 /// How a key is unlike the others. cosine: minus its cosine with the mean key. direction: minus its cosine with the
 /// mean of the keys' directions, so that long keys do not count for more (KeyDiff, arXiv 2504.15364). distance: from
@@ -39,7 +68,10 @@ struct DiversityOptions {
   MeanOver mean_over = MeanOver::all;  ///< what the mean is over
 };
 
-/// Options of the score Fading.
+/// Errors: none yet.
+inline void check(const DiversityOptions&) {}
+
+/// Options of the score Faded.
 struct FadingOptions {
   float fade = 0.06f;  ///< worth that a row loses with each `capacity` tokens of its age; finite and >= 0
 };

@@ -1,53 +1,51 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
-#include "buzz/keep.h"
+#include "buzz/score/score.h"
 
 namespace buzz {
 
-/// The scores as they were before each of the newest tokens was observed, so that rollback can bring them back bit for
+/// What a score remembered before each of the newest tokens was observed, so that rollback can bring it back bit for
 /// bit. Holds max_rollback copies, [max_rollback, kv_heads, capacity].
-template <class Value>
 class UndoLog {
  public:
-  /// Copies of up to `capacity` rows for the newest max_rollback tokens; 0: none.
-  UndoLog(int max_rollback, int heads, int capacity)
+  /// Copies of up to `capacity` numbers of `size` bytes for the newest max_rollback tokens; 0: none.
+  UndoLog(int max_rollback, int heads, int capacity, std::size_t size)
       : heads_(heads),
-        capacity_(capacity),
-        labels_(static_cast<std::size_t>(max_rollback)),
-        copies_(labels_.size() * static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
+        head_bytes_(static_cast<std::size_t>(capacity) * size),
+        size_(size),
+        labels_(static_cast<std::size_t>(size == 0 ? 0 : max_rollback)),
+        copies_(labels_.size() * static_cast<std::size_t>(heads) * head_bytes_) {}
 
-  int max_rollback() const { return static_cast<int>(labels_.size()); }  ///< tokens that can be taken back at most
   /// Rollback can go back to this next_position and no further.
   int floor() const { return floor_; }
   /// What was observed before `position` stays.
   void raise_floor(int position) { floor_ = (std::max)(floor_, position); }
 
-  /// The token at `position` is about to be observed: keeps what that changes, score.target() of every head.
-  template <class Score>
+  /// The token at `position` is about to be observed: keeps what that changes.
   void push(int position, Score& score, int rows) {
     if (labels_.empty()) return raise_floor(position + 1);
-    const int slot = (first_ + used_) % max_rollback();
-    if (used_ == max_rollback()) {
+    const int slot = (first_ + used_) % most();
+    if (used_ == most()) {
       raise_floor(labels_[static_cast<std::size_t>(slot)] + 1);
-      first_ = (first_ + 1) % max_rollback();
+      first_ = (first_ + 1) % most();
     } else {
       ++used_;
     }
     labels_[static_cast<std::size_t>(slot)] = position;
-    for (int h = 0; h < heads_; ++h) std::copy_n(score.target(h), rows, copy(slot, h));
+    for (int h = 0; h < heads_; ++h) std::memcpy(copy(slot, h), score.changes(h).data, bytes_of(rows));
   }
 
   /// Takes back all that was observed at `position` and later; `rows` are the rows left.
-  template <class Score>
   void restore(int position, Score& score, int rows) {
     while (used_ > 0) {
-      const int slot = (first_ + used_ - 1) % max_rollback();
+      const int slot = (first_ + used_ - 1) % most();
       if (labels_[static_cast<std::size_t>(slot)] < position) return;
       score.step_back();
-      for (int h = 0; h < heads_; ++h) std::copy_n(copy(slot, h), rows, score.target(h));
+      for (int h = 0; h < heads_; ++h) std::memcpy(score.changes(h).data, copy(slot, h), bytes_of(rows));
       --used_;
     }
   }
@@ -58,17 +56,22 @@ class UndoLog {
     floor_ = position;
   }
 
-  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size() * sizeof(Value); }  ///< allocated
+  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size(); }  ///< allocated
 
  private:
-  Value* copy(int slot, int head) {
-    return copies_.data() + (static_cast<std::ptrdiff_t>(slot) * heads_ + head) * capacity_;
+  int most() const { return static_cast<int>(labels_.size()); }
+  std::size_t bytes_of(int rows) const { return static_cast<std::size_t>(rows) * size_; }
+  unsigned char* copy(int slot, int head) {
+    return copies_.data() +
+           (static_cast<std::size_t>(slot) * static_cast<std::size_t>(heads_) + static_cast<std::size_t>(head)) *
+               head_bytes_;
   }
 
-  int heads_, capacity_;
+  int heads_;
+  std::size_t head_bytes_, size_;
   int first_ = 0, used_ = 0, floor_ = 0;
-  std::vector<int> labels_;    // [max_rollback], positions, ascending in ring order
-  std::vector<Value> copies_;  // [max_rollback, kv_heads, capacity]
+  std::vector<int> labels_;            // [max_rollback], positions, ascending in ring order
+  std::vector<unsigned char> copies_;  // [max_rollback, kv_heads, capacity] of `size` bytes
 };
 
 }  // namespace buzz

@@ -3,7 +3,6 @@
 #include <cstddef>
 
 namespace buzz {
-namespace value {
 
 /// Is shown every option of a score, a selection or a policy: its name, where it is, its range and what it does. The
 /// options of a thing are listed once, in its options(OptionVisitor&); parsing, printing, tables, checks and saved
@@ -40,5 +39,4 @@ class OptionVisitor {
   /// @}
 };
 
-}  // namespace value
 }  // namespace buzz

@@ -2,14 +2,48 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <locale>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "buzz/value/policies.h"
+#include "buzz/policies.h"
 
 namespace buzz {
-namespace value {
+
+/// A policy of the list.
+struct PolicyInfo {
+  const char* name;                             ///< in programs and tables
+  const char* text;                             ///< one sentence
+  Policy (*make)();                             ///< with its own options
+  Policy (*for_rows)(int rows, int max_chunk);  ///< with the sizes that take all of a budget
+};
+
+/// All named policies. What each needs, where it may run and its options are the made policy's: needs(),
+/// keeps_one_list(), options_of().
+inline const std::vector<PolicyInfo>& policies() {
+#define BUZZ_POLICY(name, Options, text)                                                                              \
+  {                                                                                                                   \
+#name, text, [] { return name(); },                                                                               \
+                                     [](int rows, int max_chunk) { return name(Options::for_rows(rows, max_chunk)); } \
+  }
+  static const std::vector<PolicyInfo> all = {
+      BUZZ_POLICY(beehive, BeehiveOptions, "BUZZ: summed attention, the heaviest row of each chunk"),
+      BUZZ_POLICY(strided, StridedOptions, "BUZZ without scores: the first row of each chunk"),
+      BUZZ_POLICY(diverse_beehive, DiverseBeehiveOptions, "of each chunk the key least like the others"),
+      BUZZ_POLICY(key_value_beehive, KeyValueBeehiveOptions, "of each chunk the least alike key and the longest value"),
+      BUZZ_POLICY(heavy_hitter, HeavyHitterOptions, "H2O: summed attention, the heaviest rows of all"),
+      BUZZ_POLICY(key_diff, KeyDiffOptions, "KeyDiff: of all rows the keys least like the others"),
+      BUZZ_POLICY(key_outliers, KeyOutliersOptions, "a long window, and before it the keys least like the others"),
+      BUZZ_POLICY(tova, TovaOptions, "TOVA: of all rows those that the newest query looks at most"),
+      BUZZ_POLICY(snap_kv, SnapKvOptions, "SnapKV: the last queries' attention, pooled over neighbours"),
+      BUZZ_POLICY(user_scores, UserScoresBeehiveOptions, "of each chunk the row that the user's own scores put first"),
+      BUZZ_POLICY(streaming, StreamingOptions, "StreamingLLM: sink and window alone"),
+      BUZZ_POLICY(full, FullOptions, "no eviction, up to a capacity"),
+  };
+#undef BUZZ_POLICY
+  return all;
+}
 
 /// An option as a table shows it.
 struct OptionInfo {
@@ -144,5 +178,4 @@ inline std::string to_text(const Policy& policy) {
   return text;
 }
 
-}  // namespace value
 }  // namespace buzz

@@ -2,12 +2,10 @@
 
 #include <cstdint>
 
+#include "buzz/float_rows.h"
 #include "buzz/keep.h"
-#include "buzz/value/float_rows.h"
-#include "buzz/value/option_visitor.h"
 
 namespace buzz {
-namespace value {
 
 /// What a score has to see of the cache.
 struct Needs {
@@ -77,10 +75,6 @@ class Score {
 
   /// The newest queries of a call that it has to see one by one.
   virtual int queries_apart() const { return 0; }
-  /// Its options; the library's own have some.
-  virtual void options(OptionVisitor& visitor) { (void)visitor; }
-  /// Errors: options that do not go together.
-  virtual void check() const {}
 
   /// What it remembers: `memories()` numbers a row, none by default; each of them, and the one that the next observe()
   /// changes, for rollback. step_back() takes the last observe() back once that is as it was.
@@ -99,13 +93,8 @@ class Score {
     (void)head;
     return nullptr;
   }
-  /// In saved files.
-  virtual int code() const { return user_code; }
   /// Allocated.
   virtual std::size_t bytes() const { return 0; }
-
-  static constexpr int user_code = 1 << 30;  ///< code() of scores that are not the library's
 };
 
-}  // namespace value
 }  // namespace buzz

@@ -3,13 +3,12 @@
 #include <limits>
 #include <variant>
 
+#include "buzz/option_visitor.h"
 #include "buzz/select/by_index.h"
 #include "buzz/select/segments.h"
 #include "buzz/select/top_k.h"
-#include "buzz/value/option_visitor.h"
 
 namespace buzz {
-namespace value {
 
 /// The selection that has these options.
 template <class Options>
@@ -142,5 +141,4 @@ class AnySelect {
   Any select_;
 };
 
-}  // namespace value
 }  // namespace buzz

@@ -4,10 +4,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "buzz/value/score.h"
+#include "buzz/score/score.h"
 
 namespace buzz {
-namespace value {
 
 /// A score as a value: a copy is a deep one.
 class AnyScore {
@@ -39,5 +38,4 @@ class AnyScore {
   std::unique_ptr<Score> (*copy_)(const Score&) = nullptr;
 };
 
-}  // namespace value
 }  // namespace buzz

@@ -7,14 +7,14 @@
 
 #include "buzz/archive.h"
 #include "buzz/pins.h"
+#include "buzz/policy.h"
 #include "buzz/rows.h"
 #include "buzz/score/column_sums.h"
+#include "buzz/score/make_score.h"
+#include "buzz/score/undo.h"
 #include "buzz/select/thinner.h"
-#include "buzz/value/policy.h"
-#include "buzz/value/undo.h"
 
 namespace buzz {
-namespace value {
 
 /// A policy at work on one layer of one sequence: scores and positions, no K or V. The cache's owner tells it what
 /// happens and moves its rows as the Keep says:
@@ -35,10 +35,11 @@ class Evictor {
         max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
+        score_(make_score(policy_.score)),
         select_(policy_.select),
         keep_(kv_heads, capacity_),
         thinner_(capacity_),
-        undo_((policy_.score->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
+        undo_((score_->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
         positions_(size(kv_heads, capacity_)),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
         column_sums_(kv_heads, needs_.attention ? capacity_ : 0),
@@ -94,16 +95,20 @@ class Evictor {
   }
   /// The user's scores, [1, kv_heads, rows()], for UserScores; earlier ones go. Errors: another shape, another policy.
   void give(View<const float> scores) {
-    if (score().code() != 2) fail("policy", policy_.name, "one with UserScores");
+    if (policy_.score.as<UserScoresOptions>() == nullptr) fail("policy", policy_.name, "one with UserScores");
     require_shape("scores", scores, 1, heads_, rows_);
     observe_slice(scores, 0, 1);
+  }
+  /// Refuses observations where the policy does not look at attention.
+  void require_attention() const {
+    if (!needs_.attention) fail("policy", policy_.name, "one that looks at attention probabilities");
   }
   /// The newest queries of a call that have to have a slice each in observe_mass(): those that the score looks at one
   /// by one, and max_rollback more, so that it still has its own when those are taken back.
   int queries_apart() const {
     if (!needs_.attention) return 0;
     return static_cast<int>(
-        (std::min<long long>)(1LL * policy_.score->queries_apart() + max_rollback_, (std::numeric_limits<int>::max)()));
+        (std::min<long long>)(1LL * score_->queries_apart() + max_rollback_, (std::numeric_limits<int>::max)()));
   }
 
   /// Does the budget call for an eviction? O(1).
@@ -205,12 +210,12 @@ class Evictor {
   /// The score of each row, [rows], empty where the score has none to show. Errors: no such head.
   Span<const double> scores(int head) const {
     require_range("head", head, 0, heads_ - 1);
-    const double* scores = policy_.score->scores(head);
+    const double* scores = score_->scores(head);
     return {scores, scores == nullptr ? 0 : rows_};
   }
   /// Bytes allocated.
   std::size_t bytes() const {
-    return policy_.score->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
+    return score_->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
            undo_.bytes() + sums_.size() * sizeof(float) + column_sums_.bytes() + shared_.size() * sizeof(double);
   }
 
@@ -225,7 +230,7 @@ class Evictor {
   template <class Self, class Archive>
   static void archive(Self& self, Archive& a) {
     Policy policy = self.policy_;  // a copy: its options are looked at as those to be changed
-    const int code = policy.score->code();
+    const int code = policy.score.code();
     a.same("score", policy.sharing == Sharing::layer ? -1 - code : code);
     a.same("select", policy.select.code());
     a.same("kv_heads", self.heads_);
@@ -273,14 +278,11 @@ class Evictor {
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
   }
-  Score& score() { return *policy_.score; }
+  Score& score() { return *score_; }
   /// What it remembers is the score's; a const evictor only reads it.
-  Score& score() const { return const_cast<Score&>(*policy_.score); }
+  Score& score() const { return const_cast<Score&>(*score_); }
   std::size_t number_size() { return score().memories() == 0 ? 0 : score().changes(0).size; }
   int room() const { return policy_.select.room(policy_.protect, max_chunk_); }
-  void require_attention() const {
-    if (!needs_.attention) fail("policy", policy_.name, "one that looks at attention probabilities");
-  }
 
   void loaded(Writer&) const {}
   void loaded(Reader&) {
@@ -357,9 +359,10 @@ class Evictor {
   std::int32_t* position_row(int head) { return positions_.data() + size(head, capacity_); }
   const std::int32_t* position_row(int head) const { return positions_.data() + size(head, capacity_); }
 
-  Policy policy_;  // its score is this sequence's
+  Policy policy_;
   int heads_, max_chunk_, max_rollback_, capacity_;
   Needs needs_;
+  AnyScore score_;  // this sequence's
   int rows_ = 0, hive_ = 0, next_ = 0;
   int observed_ = 0;  // tokens before this position have been observed
   AnySelect select_;
@@ -373,5 +376,4 @@ class Evictor {
   std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
 };
 
-}  // namespace value
 }  // namespace buzz

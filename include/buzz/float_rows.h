@@ -1,9 +1,8 @@
 #pragma once
 
-#include "buzz/rows.h"
+#include <cstddef>
 
 namespace buzz {
-namespace value {
 
 /// Cached rows of any type as floats, a block at a time: what a score reads, and is not compiled for each type.
 class FloatRows {
@@ -22,32 +21,6 @@ class FloatRows {
   virtual Block read(int head, int first, int rows, int dim, int dims, float* room) const = 0;
 };
 
-/// Those of one type.
-template <class T>
-class FloatRowsOf final : public FloatRows {
- public:
-  /// The rows outlive it.
-  explicit FloatRowsOf(const RowsView<T>& rows) : rows_(rows) {}
-  int rows() const override { return rows_.values.shape(1); }
-  int dim() const override { return rows_.values.shape(2); }
-  Block read(int head, int first, int rows, int dim, int dims, float* room) const override {
-    const bool scaled = !rows_.scales.empty();
-    if constexpr (std::is_same<T, float>::value)
-      if (!scaled) return {rows_.values.row(head, first) + dim, rows_.values.stride(1)};
-    for (int r = 0; r < rows; ++r) {
-      float* out = room + static_cast<std::ptrdiff_t>(r) * dims;
-      kernels::convert(rows_.values.row(head, first + r) + dim, dims, out);
-      if (!scaled) continue;
-      const float scale = rows_.scales.row(0, head)[first + r];
-      for (int i = 0; i < dims; ++i) out[i] *= scale;
-    }
-    return {room, dims};
-  }
-
- private:
-  const RowsView<T>& rows_;
-};
-
 /// Calls f(row, values [dims]) for rows [first, end) of a head, dimensions [dim, dim + dims), dims <= max_dims.
 constexpr int max_dims = 256;
 template <class F>
@@ -61,5 +34,4 @@ void for_each_row(const FloatRows& rows, int head, int first, int end, int dim, 
   }
 }
 
-}  // namespace value
 }  // namespace buzz

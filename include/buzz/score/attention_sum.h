@@ -6,30 +6,20 @@
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"
 #include "buzz/score/row_sums.h"
-#include "buzz/value/score.h"
+#include "buzz/score/score.h"
 
 namespace buzz {
-namespace value {
 
 /// Score: the attention that a row received, summed over the queries that saw it and over the query heads of its group.
 /// In double: a float stops growing at 2^24 tokens of 1.
 class AttentionSum final : public Score {
  public:
-  explicit AttentionSum(const MassOptions& o = {}) : o_(o) {}
+  explicit AttentionSum(const AttentionSumOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {true, false, false}; }
-  void options(OptionVisitor& v) override {
-    static const char* const kinds[] = {"accumulated", "latest", "mean", "newest", "largest", "decayed"};
-    v.choice("mass", o_.mass, kinds, "how column sums make a score");
-    if (!v.saves() || o_.mass == MassKind::decayed)
-      v.real(
-          "decay", o_.decay, [](double x) { return x > 0 && x < 1; }, "above 0 and below 1",
-          "a query's share at the next");
-  }
-  void check() const override { buzz::check(o_); }
-  int code() const override { return 1; }
   int queries_apart() const override {
-    if (o_.mass == MassKind::largest || o_.mass == MassKind::decayed) return (std::numeric_limits<int>::max)();
-    return o_.mass == MassKind::newest ? 1 : 0;
+    if (o_.attention == AttentionKind::largest || o_.attention == AttentionKind::decayed)
+      return (std::numeric_limits<int>::max)();
+    return o_.attention == AttentionKind::newest ? 1 : 0;
   }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
@@ -42,7 +32,7 @@ class AttentionSum final : public Score {
   }
   void importance(const Candidates& c, double* out) override {
     const double* sums = sums_.head(c.head) + c.first;
-    for (int i = 0; i < c.count; ++i) out[i] = o_.mass == MassKind::mean ? sums[i] / c.age(i) : sums[i];
+    for (int i = 0; i < c.count; ++i) out[i] = o_.attention == AttentionKind::mean ? sums[i] / c.age(i) : sums[i];
   }
   void keep(const Keep& kept) override { sums_.compact(kept); }
   void forget(int end) override { sums_.clear(heads_, 0, end); }
@@ -53,20 +43,19 @@ class AttentionSum final : public Score {
 
  private:
   void add(const float* x, int rows, bool first, double* to) const {
-    if ((o_.mass == MassKind::latest && first) || o_.mass == MassKind::newest)
+    if ((o_.attention == AttentionKind::latest && first) || o_.attention == AttentionKind::newest)
       std::copy_n(x, rows, to);
-    else if (o_.mass == MassKind::largest)
+    else if (o_.attention == AttentionKind::largest)
       for (int r = 0; r < rows; ++r) to[r] = (std::max)(to[r], static_cast<double>(x[r]));
-    else if (o_.mass == MassKind::decayed)
+    else if (o_.attention == AttentionKind::decayed)
       for (int r = 0; r < rows; ++r) to[r] = static_cast<double>(o_.decay) * to[r] + static_cast<double>(x[r]);
     else
       row_sums::add(x, rows, 1, to);
   }
 
-  MassOptions o_;
+  AttentionSumOptions o_;
   int heads_ = 0;
   RowScores<double> sums_{0, 0};  // [kv_heads, capacity]
 };
 
-}  // namespace value
 }  // namespace buzz

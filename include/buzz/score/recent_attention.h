@@ -4,28 +4,19 @@
 #include <vector>
 
 #include "buzz/chunk.h"
-#include "buzz/score/recent_mass.h"
+#include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"
-#include "buzz/value/score.h"
+#include "buzz/score/score.h"
 
 namespace buzz {
-namespace value {
 
 /// Score: the attention that the last `queries` queries gave a row, then pooled over the `kernel` rows around it
 /// (SnapKV, arXiv 2404.14469, section 4). Rows around are those side by side in the cache; sink and window are not
 /// among them, and where there are none, average counts zeros, as the authors' code does.
 class RecentAttention final : public Score {
  public:
-  explicit RecentAttention(const RecentMass::Options& o = {}) : o_(o) {}
+  explicit RecentAttention(const RecentAttentionOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {true, false, false}; }
-  void options(OptionVisitor& v) override {
-    static const char* const poolings[] = {"max", "average"};
-    v.whole("queries", o_.queries, 1, 1 << 20, "of the observation window");
-    v.whole("kernel", o_.kernel, 1, (std::numeric_limits<int>::max)(), "rows pooled, odd; 1: none");
-    v.choice("pooling", o_.pooling, poolings, "what neighbours become");
-  }
-  void check() const override { RecentMass::check(o_); }
-  int code() const override { return 5; }
   int queries_apart() const override { return o_.queries; }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
@@ -80,11 +71,10 @@ class RecentAttention final : public Score {
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
   RowScores<float>& at(int i) { return ring_[index((next_ + i) % o_.queries)]; }
 
-  RecentMass::Options o_;
+  RecentAttentionOptions o_;
   int heads_ = 0, next_ = 0;            // next_: the oldest query's place, which the next one takes
   std::vector<RowScores<float>> ring_;  // [queries] of [kv_heads, capacity]
   std::vector<float> sums_;             // [capacity], of the candidates
 };
 
-}  // namespace value
 }  // namespace buzz

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "buzz/finite.h"
+#include "buzz/score/wrapped.h"
+
+namespace buzz {
+
+/// Gives values [count] the mean 0 and the deviation 1 (of all of them, not of a sample); equal ones become 0. One that
+/// is not finite makes all NaN. O(count).
+inline void standardise(double* values, int count) {
+  double sum = 0, squares = 0;
+  for (int i = 0; i < count; ++i) sum += values[i];
+  const double mean = sum / count;
+  for (int i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
+  const double deviation = std::sqrt(squares / count);
+  for (int i = 0; i < count; ++i) values[i] = deviation == 0 ? 0 : (values[i] - mean) / deviation;
+}
+
+/// Score: one's plus `weight` times another's, each with mean 0 and deviation 1 over the candidates of its head, so
+/// that units do not matter. At most one of the two may remember something. What is not finite makes its head's NaN,
+/// and the choice falls on the oldest rows.
+class Sum final : public Wrapped {
+ public:
+  /// Errors: both remember something.
+  Sum(AnyScore a, AnyScore b, float weight = 1) : Sum(remembers(b), std::move(a), std::move(b), weight) {}
+  Needs needs() const override { return inner_->needs() | other_->needs(); }
+  void reserve(int kv_heads, int capacity) override {
+    inner_->reserve(kv_heads, capacity);
+    other_->reserve(kv_heads, capacity);
+    room_.assign(static_cast<std::size_t>(capacity), 0);
+  }
+  void append(int rows, int tokens) override {
+    inner_->append(rows, tokens);
+    other_->append(rows, tokens);
+  }
+  void importance(const Candidates& c, double* out) override {
+    first().importance(c, out);
+    second().importance(c, room_.data());
+    standardise(out, c.count);
+    standardise(room_.data(), c.count);
+    for (int i = 0; i < c.count; ++i) out[i] += static_cast<double>(weight_) * room_[static_cast<std::size_t>(i)];
+  }
+  void keep(const Keep& kept) override {
+    inner_->keep(kept);
+    other_->keep(kept);
+  }
+  void forget(int end) override {
+    inner_->forget(end);
+    other_->forget(end);
+  }
+  std::size_t bytes() const override { return inner_->bytes() + other_->bytes() + room_.size() * sizeof(double); }
+
+ private:
+  /// The one that may remember is the wrapped one.
+  Sum(bool swapped, AnyScore a, AnyScore b, float weight)
+      : Wrapped(swapped ? std::move(b) : std::move(a)),
+        other_(swapped ? std::move(a) : std::move(b)),
+        weight_(weight),
+        inner_is_first_(!swapped) {
+    if (remembers(other_)) fail("score", "two that remember something", "one at most");
+  }
+  static bool remembers(const AnyScore& s) { return s->memories() > 0; }
+
+  Score& first() { return inner_is_first_ ? *inner_ : *other_; }
+  Score& second() { return inner_is_first_ ? *other_ : *inner_; }
+  const Score& first() const { return inner_is_first_ ? *inner_ : *other_; }
+  const Score& second() const { return inner_is_first_ ? *other_ : *inner_; }
+
+  AnyScore other_;  // remembers nothing
+  float weight_;
+  bool inner_is_first_;
+  std::vector<double> room_;  // [capacity]
+};
+
+}  // namespace buzz

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <utility>
+
+#include "buzz/score/any_score.h"
+
+namespace buzz {
+
+/// Score: another's, told all that it is told.
+class Wrapped : public Score {
+ public:
+  explicit Wrapped(AnyScore inner) : inner_(std::move(inner)) {}
+  Needs needs() const override { return inner_->needs(); }
+  void reserve(int kv_heads, int capacity) override { inner_->reserve(kv_heads, capacity); }
+  void append(int rows, int tokens) override { inner_->append(rows, tokens); }
+  void observe(const View<const float>& sums, bool first) override { inner_->observe(sums, first); }
+  void keep(const Keep& kept) override { inner_->keep(kept); }
+  void forget(int end) override { inner_->forget(end); }
+  int queries_apart() const override { return inner_->queries_apart(); }
+  int memories() const override { return inner_->memories(); }
+  RowNumbers memory(int i, int head) override { return inner_->memory(i, head); }
+  RowNumbers changes(int head) override { return inner_->changes(head); }
+  void step_back() override { inner_->step_back(); }
+  const double* scores(int head) const override { return inner_->scores(head); }
+  std::size_t bytes() const override { return inner_->bytes(); }
+
+ protected:
+  AnyScore inner_;  ///< the other
+};
+
+}  // namespace buzz
