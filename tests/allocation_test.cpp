@@ -7,8 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "buzz/model_cache.h"
-#include "buzz/score/given.h"
+#include "typed.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_BY_HOOK 1
@@ -133,8 +132,8 @@ typename P::Options small() {
   return o;
 }
 template <>
-buzz::Beehive::Options small<buzz::Beehive>() {
-  buzz::Beehive::Options o;
+typed::Beehive::Options small<typed::Beehive>() {
+  typed::Beehive::Options o;
   o.sink = 2;
   o.window = 5;
   o.threshold = 9;
@@ -149,7 +148,7 @@ void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, type
   using In = typename std::conditional<std::is_same<T, std::int8_t>::value, float, T>::type;
   buzz::AttentionOptions attention;
   attention.log_base = 512;
-  buzz::BuzzCache<T, P> cache(shape, options, rope, attention);
+  typed::Cache<T, P> cache(shape, options, rope, attention);
   const std::vector<In> q = numbers<In>(shape.max_chunk * shape.query_heads * shape.head_dim);
   const std::vector<In> kv = numbers<In>(shape.max_chunk * shape.kv_heads * shape.head_dim);
   std::vector<float> out(q.size());
@@ -200,7 +199,7 @@ TYPED_TEST(Allocation, NoneInShapesOfRealModels) {
     buzz::Rope rope;
     rope.base = 10000;
     rope.dims = shape.head_dim == 17 ? 16 : 0;
-    expect_no_allocation<TypeParam, buzz::Beehive>(shape, rope, small<buzz::Beehive>());
+    expect_no_allocation<TypeParam, typed::Beehive>(shape, rope, small<typed::Beehive>());
   }
 }
 
@@ -209,32 +208,32 @@ TYPED_TEST(Allocation, NoneInCompactPositions) {
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
   rope.keys = buzz::KeyStorage::rotated;
-  expect_no_allocation<TypeParam, buzz::Beehive>({4, 2, 32, 20}, rope, small<buzz::Beehive>());
+  expect_no_allocation<TypeParam, typed::Beehive>({4, 2, 32, 20}, rope, small<typed::Beehive>());
   rope.keys = buzz::KeyStorage::raw;
-  expect_no_allocation<TypeParam, buzz::Beehive>({4, 2, 32, 20}, rope, small<buzz::Beehive>());
+  expect_no_allocation<TypeParam, typed::Beehive>({4, 2, 32, 20}, rope, small<typed::Beehive>());
 }
 
 TYPED_TEST(Allocation, NoneInAnyPolicy) {
   const buzz::Shape shape{4, 2, 24, 16};
-  buzz::HeavyHitter::Options h2o = small<buzz::HeavyHitter>();
+  typed::HeavyHitter::Options h2o = small<typed::HeavyHitter>();
   h2o.heavy = 6;
-  expect_no_allocation<TypeParam, buzz::HeavyHitter>(shape, {}, h2o);
-  expect_no_allocation<TypeParam, buzz::Streaming>(shape, {}, small<buzz::Streaming>());
-  buzz::Strided::Options strided = small<buzz::Strided>();
+  expect_no_allocation<TypeParam, typed::HeavyHitter>(shape, {}, h2o);
+  expect_no_allocation<TypeParam, typed::Streaming>(shape, {}, small<typed::Streaming>());
+  typed::Strided::Options strided = small<typed::Strided>();
   strided.threshold = 7;
-  expect_no_allocation<TypeParam, buzz::Strided>(shape, {}, strided);
-  buzz::DiverseBeehive::Options diverse = small<buzz::DiverseBeehive>();
+  expect_no_allocation<TypeParam, typed::Strided>(shape, {}, strided);
+  typed::DiverseBeehive::Options diverse = small<typed::DiverseBeehive>();
   diverse.threshold = 7;
-  expect_no_allocation<TypeParam, buzz::DiverseBeehive>(shape, {}, diverse);
+  expect_no_allocation<TypeParam, typed::DiverseBeehive>(shape, {}, diverse);
   for (buzz::Unlike unlike : {buzz::Unlike::direction, buzz::Unlike::distance}) {
     diverse.unlike = unlike;
-    expect_no_allocation<TypeParam, buzz::DiverseBeehive>(shape, {}, diverse);
+    expect_no_allocation<TypeParam, typed::DiverseBeehive>(shape, {}, diverse);
   }
-  expect_no_allocation<TypeParam, buzz::KeyValueBeehive>(shape, {}, buzz::KeyValueBeehive::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, buzz::KeyDiff>(shape, {}, buzz::KeyDiff::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, buzz::KeyOutliers>(shape, {}, buzz::KeyOutliers::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, buzz::Tova>(shape, {}, buzz::Tova::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, buzz::SnapKv>(shape, {}, buzz::SnapKv::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, typed::KeyValueBeehive>(shape, {}, typed::KeyValueBeehive::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, typed::KeyDiff>(shape, {}, typed::KeyDiff::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, typed::KeyOutliers>(shape, {}, typed::KeyOutliers::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, typed::Tova>(shape, {}, typed::Tova::Options::for_rows(32, 16));
+  expect_no_allocation<TypeParam, typed::SnapKv>(shape, {}, typed::SnapKv::Options::for_rows(32, 16));
 }
 
 /// The engine owns K and V: append, observe, select, compact.
@@ -266,29 +265,30 @@ void expect_no_allocation_in_policy(const typename P::Options& options) {
 }
 
 TEST(Allocation, NoneInAPolicyAlone) {
-  for (buzz::MassKind mass : {buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest,
-                              buzz::MassKind::newest, buzz::MassKind::largest, buzz::MassKind::decayed}) {
+  for (buzz::AttentionKind mass :
+       {buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,
+        buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed}) {
     for (buzz::HiveRule hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
-      buzz::Beehive::Options o = small<buzz::Beehive>();
+      typed::Beehive::Options o = small<typed::Beehive>();
       o.mass = mass;
       o.hive = hive;
-      expect_no_allocation_in_policy<buzz::Beehive>(o);
+      expect_no_allocation_in_policy<typed::Beehive>(o);
     }
-    buzz::HeavyHitter::Options o = small<buzz::HeavyHitter>();
+    typed::HeavyHitter::Options o = small<typed::HeavyHitter>();
     o.mass = mass;
     o.heavy = 11;
-    expect_no_allocation_in_policy<buzz::HeavyHitter>(o);
+    expect_no_allocation_in_policy<typed::HeavyHitter>(o);
   }
-  expect_no_allocation_in_policy<buzz::Tova>(buzz::Tova::Options::for_rows(60, 40));
-  expect_no_allocation_in_policy<buzz::SnapKv>(buzz::SnapKv::Options::for_rows(60, 40));
-  buzz::Policy<buzz::Given, buzz::Segments>::Options given;
+  expect_no_allocation_in_policy<typed::Tova>(typed::Tova::Options::for_rows(60, 40));
+  expect_no_allocation_in_policy<typed::SnapKv>(typed::SnapKv::Options::for_rows(60, 40));
+  typed::Policy<typed::Given, buzz::Segments>::Options given;
   given.sink = given.window = 3;
   given.threshold = 9;
-  expect_no_allocation_in_policy<buzz::Policy<buzz::Given, buzz::Segments>>(given);
+  expect_no_allocation_in_policy<typed::Policy<typed::Given, buzz::Segments>>(given);
 }
 
 TEST(Allocation, NoneInAModelOfLayers) {
-  buzz::ModelCache<float> model({2, 1, 8, 4}, {small<buzz::Beehive>(), small<buzz::Beehive>()});
+  typed::Model<float> model({2, 1, 8, 4}, {small<typed::Beehive>(), small<typed::Beehive>()});
   const std::vector<float> q = numbers<float>(2 * 8), kv = numbers<float>(8);
   std::vector<float> out(q.size());
   const long made = count([&] {

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
-#include "buzz/score/given.h"
+#include "typed.h"
 
 namespace {
 
@@ -54,7 +53,7 @@ Course feed(P& policy, const std::vector<int>& calls, int tokens) {
 }
 
 TEST(Bound, ThePapersSizesWhileDecoding) {
-  buzz::Beehive policy({}, 2);
+  typed::Beehive policy({}, 2);
   EXPECT_EQ(policy.capacity(), 4 + 160 + 400 + 1);
   const Course run = feed(policy, {1}, kTokens);
   EXPECT_EQ(run.peak, 4 + 160 + 400 + 1);
@@ -66,7 +65,7 @@ TEST(Bound, ThePapersSizesWhileDecoding) {
 TEST(Bound, ChunkedPrefill) {
   for (const std::vector<int>& calls : std::vector<std::vector<int>>{{512}, {1, 512, 7}, {1, 1, 1, 512}, {100, 3}}) {
     const int max_chunk = *std::max_element(calls.begin(), calls.end());
-    buzz::Beehive policy({}, 1, max_chunk);
+    typed::Beehive policy({}, 1, max_chunk);
     EXPECT_EQ(policy.capacity(), 4 + 160 + 400 + max_chunk);
     const Course run = feed(policy, calls, kTokens);
     EXPECT_LE(run.peak, 4 + 160 + 400 + max_chunk);
@@ -76,7 +75,7 @@ TEST(Bound, ChunkedPrefill) {
 
 /// The bound is not slack: a call of max_chunk tokens that finds the cache full to the threshold fills the capacity.
 TEST(Bound, IsReachedByAChunkOnAFullCache) {
-  buzz::Beehive policy({}, 1, 512);
+  typed::Beehive policy({}, 1, 512);
   feed(policy, {141}, 564);  // 4 + 160 + 400
   EXPECT_FALSE(policy.due());
   policy.append(512);
@@ -104,14 +103,14 @@ TEST(Bound, AnyOptionsStrideOneAndTwoIncluded) {
                                            {3, 0, 2, 9, 1, Rule::first},
                                            {0, 8, 7, 3, 2, Rule::together}}) {
     for (const std::vector<int>& calls : std::vector<std::vector<int>>{{1}, {9, 1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
-      buzz::Beehive::Options o;
+      typed::Beehive::Options o;
       o.sink = s.sink;
       o.window = s.window;
       o.threshold = s.threshold;
       o.stride = s.stride;
       o.keep = s.keep;
       o.hive = s.hive;
-      buzz::Beehive policy(o, 1, calls[0]);
+      typed::Beehive policy(o, 1, calls[0]);
       const int bound = s.sink + s.window + s.threshold;
       EXPECT_EQ(policy.capacity(), bound + calls[0]);
       const Course run = feed(policy, calls, kTokens / 4);
@@ -124,18 +123,18 @@ TEST(Bound, AnyOptionsStrideOneAndTwoIncluded) {
 }
 
 TEST(Bound, OtherPolicies) {
-  buzz::HeavyHitter::Options h;
+  typed::HeavyHitter::Options h;
   h.sink = 2;
   h.window = 16;
   h.heavy = 24;
   h.threshold = 40;
-  buzz::HeavyHitter heavy(h, 2, 8);
+  typed::HeavyHitter heavy(h, 2, 8);
   Course run = feed(heavy, {8, 1, 1, 1}, kTokens / 4);
   EXPECT_EQ(heavy.capacity(), 2 + 16 + 40 + 8);
   EXPECT_LE(run.peak, heavy.capacity());
   EXPECT_LE(run.most_left, 2 + 16 + 40);
 
-  buzz::Streaming streaming({}, 2, 8);
+  typed::Streaming streaming({}, 2, 8);
   run = feed(streaming, {8, 1, 1, 1}, kTokens / 4);
   EXPECT_EQ(streaming.capacity(), 4 + 160 + 8);
   EXPECT_EQ(run.peak, 4 + 160 + 8);
@@ -145,27 +144,27 @@ TEST(Bound, OtherPolicies) {
 /// One pass an eviction is the authors' code: the bound is then the fixed point of rows / 2 + 1 + max_chunk where that
 /// is more than the threshold's.
 TEST(Bound, OnePassHasABoundOfItsOwn) {
-  buzz::Beehive::Options o;
+  typed::Beehive::Options o;
   o.sink = 4;
   o.window = 16;
   o.threshold = 20;
   o.passes = buzz::Passes::single;
   for (int stride : {2, 3, 5}) {
     o.stride = stride;
-    buzz::Beehive policy(o, 1, 100);
+    typed::Beehive policy(o, 1, 100);
     EXPECT_EQ(policy.capacity(), 4 + 16 + 2 * (100 + 1));
     const Course run = feed(policy, {100}, kTokens);
     EXPECT_LE(run.peak, policy.capacity());
     EXPECT_GT(run.peak, 4 + 16 + 20 + 100) << "so the threshold's bound would not do";
     EXPECT_TRUE(stride > 2 || run.peak >= policy.capacity() - 4) << run.peak;
-    buzz::Beehive decoding(o, 1, 1);
+    typed::Beehive decoding(o, 1, 1);
     EXPECT_EQ(decoding.capacity(), 4 + 16 + 20 + 1);
     EXPECT_EQ(feed(decoding, {1}, kTokens / 4).peak, decoding.capacity());
   }
 }
 
 TEST(Bound, ACacheOfTheLibrarysOwn) {
-  buzz::BuzzCache<float> cache({2, 1, 4, 16});
+  typed::Cache<float> cache({2, 1, 4, 16});
   EXPECT_EQ(cache.capacity(), 4 + 160 + 400 + 16);
   const std::size_t bytes = cache.bytes();
   std::vector<float> q(16 * 2 * 4), kv(16 * 4), out(q.size());
@@ -202,7 +201,7 @@ struct Promise {
   int moves = buzz::unlimited_moves;  // of a row, where nothing is pinned
 };
 
-Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, int max_chunk) {
+Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold;
   p.single = o.passes == buzz::Passes::single;
@@ -214,14 +213,14 @@ Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, in
   p.moves = buzz::Segments::most_moves(o, o.window, max_chunk);
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::TopK>& o, int max_chunk) {
+Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::TopK>& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold != 0 ? o.threshold : o.heavy;
   p.capacity = o.sink + o.window + p.threshold + max_chunk;
   p.room = o.heavy;
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<buzz::Given, buzz::Nothing>& o, int max_chunk) {
+Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Nothing>& o, int max_chunk) {
   Promise p;
   p.threshold = p.room = o.threshold;
   p.capacity = o.sink + o.window + o.threshold + max_chunk;
@@ -248,7 +247,7 @@ int left(const buzz::Nothing::Options&, const buzz::Regions&, int, int pinned) {
 template <class Select>
 class Lives {
  public:
-  using Policy = buzz::Policy<buzz::Given, Select>;
+  using Policy = typed::Policy<typed::Given, Select>;
   using Options = typename Policy::Options;
 
   /// Every way of calling and pinning.
@@ -372,7 +371,7 @@ void with_protected(Options o, F&& f) {
 /// Calls f for each small beehive, those too that are refused.
 template <class F>
 void with_segments(F&& f) {
-  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
   const auto rules = [&] {
     for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
       for (auto passes : {buzz::Passes::until_bounded, buzz::Passes::single})
@@ -392,7 +391,7 @@ void with_segments(F&& f) {
     for (o.keep = 1; o.keep <= o.chunk; ++o.keep) rules();
 }
 
-bool is_refused(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o) {
+bool is_refused(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o) {
   try {
     o.most_rows(1);
     return false;
@@ -429,24 +428,24 @@ TEST(SmallOptions, AreRefusedWhereAPassWouldNotShrink) {
 
 TEST(SmallOptions, OfOtherPoliciesKeepEveryPromise) {
   Lives<buzz::TopK> top;
-  buzz::PolicyOptions<buzz::Given, buzz::TopK> t;
+  buzz::PolicyOptions<typed::Given, buzz::TopK> t;
   for (t.heavy = 0; t.heavy <= 5; ++t.heavy)
     for (int threshold : {0, t.heavy, t.heavy + 1, t.heavy + 4}) {
       t.threshold = threshold;
       with_protected(t, [&](const auto& o) { top.all(o); });
     }
   Lives<buzz::Nothing> nothing;
-  buzz::PolicyOptions<buzz::Given, buzz::Nothing> n;
+  buzz::PolicyOptions<typed::Given, buzz::Nothing> n;
   for (n.threshold = 0; n.threshold <= 7; ++n.threshold) with_protected(n, [&](const auto& o) { nothing.all(o); });
   EXPECT_GT(top.lives() + nothing.lives(), 5000);
 }
 
 TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
-  buzz::Full::Options full;
+  typed::Full::Options full;
   for (full.capacity = 1; full.capacity <= 9; ++full.capacity)
     with_protected(full, [](const auto& o) {
       for (int max_chunk : {1, 2, 5}) {
-        buzz::Full policy(o, 1, max_chunk);
+        typed::Full policy(o, 1, max_chunk);
         ASSERT_EQ(policy.capacity(), o.capacity) << "sink " << o.sink << " window " << o.window;
         const int room = std::max(0, o.capacity - o.sink);
         EXPECT_THROW(policy.pin(o.sink, room + 1), buzz::InvalidArgument);
@@ -462,8 +461,8 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
 }
 
 /// Most evictions that moved one row of a stream of single tokens, the newest of which is always worth the most.
-int moves(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, int tokens) {
-  buzz::Policy<buzz::Given, buzz::Segments> policy(o, 1);
+int moves(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int tokens) {
+  typed::Policy<typed::Given, buzz::Segments> policy(o, 1);
   std::vector<int> of(static_cast<std::size_t>(tokens));
   for (int t = 0; t < tokens; ++t) {
     policy.append(1);
@@ -479,7 +478,7 @@ int moves(const buzz::PolicyOptions<buzz::Given, buzz::Segments>& o, int tokens)
 
 /// Rows that are dropped one by one move one by one: a chunk of 100 that leaves 99 evicts every other token.
 TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
-  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
   EXPECT_TRUE(o.moves_are_few(1)) << "the paper's";
   EXPECT_TRUE(o.moves_are_few(512));
   o.hive = buzz::HiveRule::together;
@@ -508,7 +507,7 @@ TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
 
 /// The same of larger sizes, where many are few and many are not.
 TEST(Moves, AreNoMoreThanIsSaid) {
-  buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
   int few = 0, many = 0;
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
     for (int threshold : {10, 31, 80})
@@ -534,15 +533,15 @@ TEST(Moves, DecideHowKeysAreStored) {
   buzz::Rope rope{10000.0};
   rope.positions = buzz::Positions::compact;
   const buzz::Shape shape{1, 1, 4};
-  buzz::Options o;
+  typed::Options o;
   o.hive = buzz::HiveRule::together;
-  EXPECT_FALSE(buzz::BuzzCache<float>(shape, o, rope).has_raw_keys());
+  EXPECT_FALSE(typed::Cache<float>(shape, o, rope).has_raw_keys());
   o.stride = 0;
   o.chunk = 100;
   o.keep = 99;
-  EXPECT_TRUE(buzz::BuzzCache<float>(shape, o, rope).has_raw_keys());
+  EXPECT_TRUE(typed::Cache<float>(shape, o, rope).has_raw_keys());
   rope.keys = buzz::KeyStorage::rotated;
-  EXPECT_THROW(buzz::BuzzCache<float>(shape, o, rope), buzz::InvalidArgument);
+  EXPECT_THROW(typed::Cache<float>(shape, o, rope), buzz::InvalidArgument);
 }
 
 }  // namespace

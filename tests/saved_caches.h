@@ -30,12 +30,12 @@ class Numbers {
 
 constexpr int query_heads = 4, kv_heads = 2, head_dim = 4, max_chunk = 3;
 
-using GivenTopK = buzz::Policy<buzz::Given, buzz::TopK>;
-using MassAndValues = buzz::Policy<buzz::Mixed<buzz::Mass, buzz::ValueNorm>, buzz::TopK>;
+using GivenTopK = typed::Policy<typed::Given, buzz::TopK>;
+using MassAndValues = typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
 
 /// One call; what it gives out. Scores of the user's own are given after it.
 template <class T, class P>
-std::vector<float> call(buzz::BuzzCache<T, P>& cache, Numbers& numbers, int tokens) {
+std::vector<float> call(typed::Cache<T, P>& cache, Numbers& numbers, int tokens) {
   const std::vector<float> q = numbers(tokens * query_heads * head_dim), k = numbers(tokens * kv_heads * head_dim),
                            v = numbers(tokens * kv_heads * head_dim);
   std::vector<float> out(q.size());
@@ -53,7 +53,7 @@ std::vector<float> call(buzz::BuzzCache<T, P>& cache, Numbers& numbers, int toke
 
 /// Calls of 1, 2, 3, 1, 2, ... tokens, from the next token on; what they give out.
 template <class T, class P>
-std::vector<float> calls(buzz::BuzzCache<T, P>& cache, int count) {
+std::vector<float> calls(typed::Cache<T, P>& cache, int count) {
   std::vector<float> all;
   for (int i = 0; i < count; ++i) {
     Numbers numbers(static_cast<std::uint32_t>(cache.next_position()));
@@ -78,7 +78,7 @@ void one(F&& f, const char* name, const buzz::Rope& rope, Change&& change) {
   shape.kv_heads = kv_heads;
   shape.head_dim = head_dim;
   shape.max_chunk = max_chunk;
-  f(name, buzz::BuzzCache<T, P>(shape, small<P>(change), rope));
+  f(name, typed::Cache<T, P>(shape, small<P>(change), rope));
 }
 
 /// f(name, cache): each cache of tests/data/saved, with nothing appended yet.
@@ -89,13 +89,13 @@ void for_each(F&& f) {
   rope.base = compact.base = 10000;
   compact.positions = Positions::compact;
   const auto as_it_is = [](auto&) {};
-  const auto kind = [](MassKind mass) { return [mass](auto& o) { o.mass = mass; }; };
+  const auto kind = [](AttentionKind mass) { return [mass](auto& o) { o.mass = mass; }; };
   one<float, Beehive>(f, "accumulated", rope, as_it_is);
-  one<float, Beehive>(f, "latest", rope, kind(MassKind::latest));
-  one<float, HeavyHitter>(f, "mean", compact, kind(MassKind::mean));
-  one<Eigen::half, HeavyHitter>(f, "newest", rope, kind(MassKind::newest));
-  one<float, HeavyHitter>(f, "largest", rope, kind(MassKind::largest));
-  one<float, Beehive>(f, "decayed", compact, kind(MassKind::decayed));
+  one<float, Beehive>(f, "latest", rope, kind(AttentionKind::latest));
+  one<float, HeavyHitter>(f, "mean", compact, kind(AttentionKind::mean));
+  one<Eigen::half, HeavyHitter>(f, "newest", rope, kind(AttentionKind::newest));
+  one<float, HeavyHitter>(f, "largest", rope, kind(AttentionKind::largest));
+  one<float, Beehive>(f, "decayed", compact, kind(AttentionKind::decayed));
   one<std::int8_t, Beehive>(f, "int8", rope, as_it_is);
   one<Eigen::bfloat16, Tova>(f, "tova", rope, as_it_is);
   one<float, SnapKv>(f, "snap_kv", rope, [](auto& o) { o.queries = 3, o.window = 4, o.heavy = 9; });
