@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace {
 

@@ -201,7 +201,7 @@ struct Promise {
   int moves = buzz::unlimited_moves;  // of a row, where nothing is pinned
 };
 
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int max_chunk) {
+Promise promise_of(const typename typed::Policy<typed::Given, buzz::Segments>::Options& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold;
   p.single = o.passes == buzz::Passes::single;
@@ -213,14 +213,14 @@ Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, i
   p.moves = buzz::Segments::most_moves(o, o.window, max_chunk);
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::TopK>& o, int max_chunk) {
+Promise promise_of(const typename typed::Policy<typed::Given, buzz::TopK>::Options& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold != 0 ? o.threshold : o.heavy;
   p.capacity = o.sink + o.window + p.threshold + max_chunk;
   p.room = o.heavy;
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Nothing>& o, int max_chunk) {
+Promise promise_of(const typename typed::Policy<typed::Given, buzz::Nothing>::Options& o, int max_chunk) {
   Promise p;
   p.threshold = p.room = o.threshold;
   p.capacity = o.sink + o.window + o.threshold + max_chunk;
@@ -371,7 +371,7 @@ void with_protected(Options o, F&& f) {
 /// Calls f for each small beehive, those too that are refused.
 template <class F>
 void with_segments(F&& f) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+  typename typed::Policy<typed::Given, buzz::Segments>::Options o;
   const auto rules = [&] {
     for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
       for (auto passes : {buzz::Passes::until_bounded, buzz::Passes::single})
@@ -391,7 +391,7 @@ void with_segments(F&& f) {
     for (o.keep = 1; o.keep <= o.chunk; ++o.keep) rules();
 }
 
-bool is_refused(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o) {
+bool is_refused(const typename typed::Policy<typed::Given, buzz::Segments>::Options& o) {
   try {
     o.most_rows(1);
     return false;
@@ -428,14 +428,14 @@ TEST(SmallOptions, AreRefusedWhereAPassWouldNotShrink) {
 
 TEST(SmallOptions, OfOtherPoliciesKeepEveryPromise) {
   Lives<buzz::TopK> top;
-  buzz::PolicyOptions<typed::Given, buzz::TopK> t;
+  typename typed::Policy<typed::Given, buzz::TopK>::Options t;
   for (t.heavy = 0; t.heavy <= 5; ++t.heavy)
     for (int threshold : {0, t.heavy, t.heavy + 1, t.heavy + 4}) {
       t.threshold = threshold;
       with_protected(t, [&](const auto& o) { top.all(o); });
     }
   Lives<buzz::Nothing> nothing;
-  buzz::PolicyOptions<typed::Given, buzz::Nothing> n;
+  typename typed::Policy<typed::Given, buzz::Nothing>::Options n;
   for (n.threshold = 0; n.threshold <= 7; ++n.threshold) with_protected(n, [&](const auto& o) { nothing.all(o); });
   EXPECT_GT(top.lives() + nothing.lives(), 5000);
 }
@@ -461,7 +461,7 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
 }
 
 /// Most evictions that moved one row of a stream of single tokens, the newest of which is always worth the most.
-int moves(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int tokens) {
+int moves(const typename typed::Policy<typed::Given, buzz::Segments>::Options& o, int tokens) {
   typed::Policy<typed::Given, buzz::Segments> policy(o, 1);
   std::vector<int> of(static_cast<std::size_t>(tokens));
   for (int t = 0; t < tokens; ++t) {
@@ -478,7 +478,7 @@ int moves(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int tokens
 
 /// Rows that are dropped one by one move one by one: a chunk of 100 that leaves 99 evicts every other token.
 TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+  typename typed::Policy<typed::Given, buzz::Segments>::Options o;
   EXPECT_TRUE(o.moves_are_few(1)) << "the paper's";
   EXPECT_TRUE(o.moves_are_few(512));
   o.hive = buzz::HiveRule::together;
@@ -507,7 +507,7 @@ TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
 
 /// The same of larger sizes, where many are few and many are not.
 TEST(Moves, AreNoMoreThanIsSaid) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+  typename typed::Policy<typed::Given, buzz::Segments>::Options o;
   int few = 0, many = 0;
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
     for (int threshold : {10, 31, 80})

@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "typed.h"
+
 namespace {
 
 template <class Policy>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace {
 

@@ -307,13 +307,13 @@ TEST(PinsOfAModel, AreInAllLayersOrInNone) {
   tight.threshold = 3;
   typed::Model<float> model({1, 1, 4, 1}, {roomy, tight});
   EXPECT_EQ(refused([&] { model.pin(10, 3); }), "pinned rows");
-  EXPECT_TRUE(model.layer(0).policy().pins().empty());
+  EXPECT_TRUE(model.layer(0).evictor().pins().empty());
   model.pin(10, 2);
-  EXPECT_TRUE(model.layer(0).policy().pins().contains(11));
-  EXPECT_TRUE(model.layer(1).policy().pins().contains(11));
+  EXPECT_TRUE(model.layer(0).evictor().pins().contains(11));
+  EXPECT_TRUE(model.layer(1).evictor().pins().contains(11));
   model.unpin(11, 1);
-  EXPECT_FALSE(model.layer(0).policy().pins().contains(11));
-  EXPECT_FALSE(model.layer(1).policy().pins().contains(11));
+  EXPECT_FALSE(model.layer(0).evictor().pins().contains(11));
+  EXPECT_FALSE(model.layer(1).evictor().pins().contains(11));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace saved {
 
