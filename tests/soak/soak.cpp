@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   }
   const oracle::Config c = config();
   const Tokens tokens;
-  Cache cache(library_shape(c), oracle::library_options<buzz::Beehive>(c), rope());
+  Cache cache(library_shape(c), oracle::library_policy(c), rope());
   const std::size_t bytes = cache.bytes();
   long long after_first_eviction = 0;
   const std::vector<Look> looks = run_alone(cache, tokens, total, &after_first_eviction);
