@@ -20,12 +20,12 @@ buzz::View<const X> like(const std::vector<X>& flat, buzz::View<const float> fro
   return {flat.data(), from.shape(0), from.shape(1), from.shape(2)};
 }
 
-template <class T, class P>
+template <class T>
 class Typed final : public AnyCache {
  public:
   using In = std::conditional_t<std::is_same<T, std::int8_t>::value, float, T>;
 
-  explicit Typed(buzz::BuzzCache<T, P> cache) : cache_(std::move(cache)) {}
+  explicit Typed(buzz::BuzzCache<T> cache) : cache_(std::move(cache)) {}
   CachePtr fork() const override { return std::make_unique<Typed>(cache_.fork()); }
 
   void attend(buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v, buzz::View<float> out,
@@ -57,17 +57,9 @@ class Typed final : public AnyCache {
   void discard() override { cache_.discard(); }
   double lse_mismatch() const override { return cache_.lse_mismatch(); }
   void observe(buzz::View<const float> q, buzz::View<const float> lse, buzz::Executor run) override {
-    if constexpr (P::needs_mass)
-      cache_.observe(q, lse, run);
-    else
-      throw std::logic_error("this policy takes no log-sum-exps");
+    cache_.observe(q, lse, run);
   }
-  void give(buzz::View<const float> scores) override {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value)
-      cache_.give(scores);
-    else
-      throw std::logic_error("this policy takes no scores");
-  }
+  void give(buzz::View<const float> scores) override { cache_.give(scores); }
   bool evict() override { return cache_.evict(); }
   void pin(int first, int count) override { cache_.pin(first, count); }
   void unpin(int first, int count) override { cache_.unpin(first, count); }
@@ -85,7 +77,7 @@ class Typed final : public AnyCache {
   int next_rotary_position() const override { return cache_.next_rotary_position(); }
   buzz::Span<const std::int32_t> positions(int head) const override { return cache_.positions(head); }
   buzz::Span<const double> scores(int head) const override { return cache_.scores(head); }
-  const buzz::Pins& pins() const override { return cache_.policy().pins(); }
+  const buzz::Pins& pins() const override { return cache_.evictor().pins(); }
   bool has_raw_keys() const override { return cache_.has_raw_keys(); }
   std::size_t bytes() const override { return cache_.bytes(); }
 
@@ -128,45 +120,14 @@ class Typed final : public AnyCache {
     return result;
   }
 
-  buzz::BuzzCache<T, P> cache_;
+  buzz::BuzzCache<T> cache_;
 };
 
-template <class T, class P>
+template <class T>
 CachePtr make(const Config& c, const buzz::Rope& rope, int max_rollback, const buzz::AttentionOptions& attention) {
   buzz::Shape shape = library_shape(c);
   shape.max_rollback = max_rollback;
-  return std::make_unique<Typed<T, P>>(buzz::BuzzCache<T, P>(shape, library_options<P>(c), rope, attention));
-}
-
-template <class T, class... More>
-CachePtr of_kind(const Config& c, const More&... more) {
-  switch (c.kind) {
-    case Kind::beehive:
-      return make<T, buzz::Beehive>(c, more...);
-    case Kind::heavy_hitter:
-      return make<T, buzz::HeavyHitter>(c, more...);
-    case Kind::streaming:
-      return make<T, buzz::Streaming>(c, more...);
-    case Kind::full:
-      return make<T, buzz::Full>(c, more...);
-    case Kind::strided:
-      return make<T, buzz::Strided>(c, more...);
-    case Kind::diverse:
-      return make<T, buzz::DiverseBeehive>(c, more...);
-    case Kind::given:
-      return make<T, buzz::Policy<buzz::Given, buzz::Segments>>(c, more...);
-    case Kind::tova:
-      return make<T, buzz::Tova>(c, more...);
-    case Kind::key_diff:
-      return make<T, buzz::KeyDiff>(c, more...);
-    case Kind::key_value:
-      return make<T, buzz::KeyValueBeehive>(c, more...);
-    case Kind::snap_kv:
-      return make<T, buzz::SnapKv>(c, more...);
-    case Kind::key_outliers:
-      return make<T, buzz::KeyOutliers>(c, more...);
-  }
-  throw std::logic_error("no such kind");
+  return std::make_unique<Typed<T>>(buzz::BuzzCache<T>(shape, library_policy(c), rope, attention));
 }
 
 }  // namespace
@@ -175,13 +136,13 @@ CachePtr make_cache(Element element, const Config& c, const buzz::Rope& rope, in
                     const buzz::AttentionOptions& attention) {
   switch (element) {
     case Element::float32:
-      return of_kind<float>(c, rope, max_rollback, attention);
+      return make<float>(c, rope, max_rollback, attention);
     case Element::half:
-      return of_kind<Eigen::half>(c, rope, max_rollback, attention);
+      return make<Eigen::half>(c, rope, max_rollback, attention);
     case Element::bfloat16:
-      return of_kind<Eigen::bfloat16>(c, rope, max_rollback, attention);
+      return make<Eigen::bfloat16>(c, rope, max_rollback, attention);
     case Element::int8:
-      return of_kind<std::int8_t>(c, rope, max_rollback, attention);
+      return make<std::int8_t>(c, rope, max_rollback, attention);
   }
   throw std::logic_error("no such element");
 }

@@ -41,10 +41,8 @@ class AnyCache {
   virtual void observe() = 0;
   virtual int unobserved() const = 0;
   virtual void discard() = 0;
-  /// Where the policy takes log-sum-exps; others: std::logic_error.
   virtual void observe(buzz::View<const float> q, buzz::View<const float> lse, buzz::Executor run = {}) = 0;
   virtual double lse_mismatch() const = 0;
-  /// Where the policy takes the user's scores; others: std::logic_error.
   virtual void give(buzz::View<const float> scores) = 0;
   virtual bool evict() = 0;
   virtual void pin(int first, int count) = 0;
@@ -82,7 +80,7 @@ class AnyCache {
 
 using CachePtr = std::unique_ptr<AnyCache>;
 
-/// BuzzCache of the element and of the configuration's kind of policy; the options are library_options<>()'s.
+/// BuzzCache of the element and of the configuration's policy, library_policy()'s.
 CachePtr make_cache(Element element, const Config& c, const buzz::Rope& rope = {}, int max_rollback = 0,
                     const buzz::AttentionOptions& attention = {});
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
+#include "typed.h"
 
 namespace {
 
@@ -37,8 +37,8 @@ struct Layer {
     s.max_chunk = capacity;
     return s;
   }
-  static buzz::Options everything() {
-    buzz::Options o;
+  static typed::Options everything() {
+    typed::Options o;
     o.window = 1000;
     return o;
   }
@@ -69,7 +69,7 @@ struct Layer {
   Values mass(int head) const { return Values(cache.scores(head).begin(), cache.scores(head).end()); }
 
   Shape shape;
-  buzz::BuzzCache<T> cache;
+  typed::Cache<T> cache;
 };
 
 struct Plain {

@@ -14,7 +14,8 @@
 namespace {
 
 using buzz::AttentionOptions;
-using buzz::BuzzCache;
+template <class T, class P = typed::Beehive>
+using BuzzCache = typed::Cache<T, P>;
 using buzz::HiveRule;
 using buzz::Passes;
 using buzz::Positions;
@@ -57,55 +58,55 @@ void expect_refused_options(const std::function<void(typename P::Options&)>& cha
 }
 
 TEST(BadOptions, NegativeSink) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.sink = -1; }, "sink", "-1", ">= 0");
-  expect_refused_options<buzz::Streaming>([](auto& o) { o.sink = -7; }, "sink", "-7", ">= 0");
-  expect_refused_options<buzz::HeavyHitter>([](auto& o) { o.sink = -1; }, "sink", "-1", ">= 0");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.sink = -1; }, "sink", "-1", ">= 0");
+  expect_refused_options<typed::Streaming>([](auto& o) { o.sink = -7; }, "sink", "-7", ">= 0");
+  expect_refused_options<typed::HeavyHitter>([](auto& o) { o.sink = -1; }, "sink", "-1", ">= 0");
 }
 
 TEST(BadOptions, NegativeWindow) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.window = -1; }, "window", "-1", ">= 0");
-  expect_refused_options<buzz::Streaming>([](auto& o) { o.window = -1; }, "window", "-1", ">= 0");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.window = -1; }, "window", "-1", ">= 0");
+  expect_refused_options<typed::Streaming>([](auto& o) { o.window = -1; }, "window", "-1", ">= 0");
 }
 
 TEST(BadOptions, ThresholdBelowOne) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.threshold = 0; }, "threshold", "0", ">= 1");
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.threshold = -400; }, "threshold", "-400", ">= 1");
-  expect_refused_options<buzz::Streaming>([](auto& o) { o.threshold = -1; }, "threshold", "-1", ">= 0");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.threshold = 0; }, "threshold", "0", ">= 1");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.threshold = -400; }, "threshold", "-400", ">= 1");
+  expect_refused_options<typed::Streaming>([](auto& o) { o.threshold = -1; }, "threshold", "-1", ">= 0");
 }
 
 TEST(BadOptions, StrideBelowOne) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.stride = 0; }, "stride", "0", ">= 1");
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.stride = -5; }, "stride", "-5", ">= 1");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.stride = 0; }, "stride", "0", ">= 1");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.stride = -5; }, "stride", "-5", ">= 1");
 }
 
 TEST(BadOptions, StrideThatCanNeverShrink) {
-  const auto together = [](buzz::Options& o) {
+  const auto together = [](typed::Options& o) {
     o.stride = 1;
     o.hive = HiveRule::together;
   };
-  expect_refused_options<buzz::Beehive>(together, "stride", "1", ">= 2");
-  const auto single = [](buzz::Options& o) {
+  expect_refused_options<typed::Beehive>(together, "stride", "1", ">= 2");
+  const auto single = [](typed::Options& o) {
     o.stride = 1;
     o.passes = Passes::single;
   };
-  expect_refused_options<buzz::Beehive>(single, "stride", "1", ">= 2");
+  expect_refused_options<typed::Beehive>(single, "stride", "1", ">= 2");
 }
 
 TEST(BadOptions, HiveStrideThatCanNeverShrink) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.hive_stride = 1; }, "hive_stride", "1", ">= 2");
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.hive_stride = -1; }, "hive_stride", "-1", ">= 2");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.hive_stride = 1; }, "hive_stride", "1", ">= 2");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.hive_stride = -1; }, "hive_stride", "-1", ">= 2");
 }
 
 TEST(BadOptions, HiveStrideThatWouldNotBeHonoured) {
-  const auto together = [](buzz::Options& o) {
+  const auto together = [](typed::Options& o) {
     o.hive = HiveRule::together;
     o.hive_stride = 3;
   };
-  expect_refused_options<buzz::Beehive>(together, "hive_stride", "3", "0");
+  expect_refused_options<typed::Beehive>(together, "hive_stride", "3", "0");
 }
 
 TEST(BadOptions, KeepBelowOne) {
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.keep = 0; }, "keep", "0", ">= 1");
+  expect_refused_options<typed::Beehive>([](auto& o) { o.keep = 0; }, "keep", "0", ">= 1");
 }
 
 TEST(BadOptions, ChunksThatAreNone) {
@@ -119,14 +120,14 @@ TEST(BadOptions, ChunksThatAreNone) {
       o.threshold = threshold;
     };
   };
-  expect_refused_options<buzz::Beehive>([](auto& o) { o.chunk = 8; }, "stride", "5", "0");
-  expect_refused_options<buzz::Beehive>(chunk(4, 3, HiveRule::first, Passes::until_bounded), "chunk", "3", ">= 4");
-  expect_refused_options<buzz::Beehive>(chunk(1, -1, HiveRule::first, Passes::until_bounded), "chunk", "-1", ">= 1");
-  expect_refused_options<buzz::Beehive>(chunk(4, 4, HiveRule::together, Passes::until_bounded), "chunk", "4", ">= 5");
-  expect_refused_options<buzz::Beehive>(chunk(4, 7, HiveRule::first, Passes::single), "chunk", "7", ">= 8");
-  expect_refused_options<buzz::Beehive>(chunk(7, 8, HiveRule::together, Passes::until_bounded, 6), "threshold", "6",
-                                        ">= 7");
-  buzz::Options o;
+  expect_refused_options<typed::Beehive>([](auto& o) { o.chunk = 8; }, "stride", "5", "0");
+  expect_refused_options<typed::Beehive>(chunk(4, 3, HiveRule::first, Passes::until_bounded), "chunk", "3", ">= 4");
+  expect_refused_options<typed::Beehive>(chunk(1, -1, HiveRule::first, Passes::until_bounded), "chunk", "-1", ">= 1");
+  expect_refused_options<typed::Beehive>(chunk(4, 4, HiveRule::together, Passes::until_bounded), "chunk", "4", ">= 5");
+  expect_refused_options<typed::Beehive>(chunk(4, 7, HiveRule::first, Passes::single), "chunk", "7", ">= 8");
+  expect_refused_options<typed::Beehive>(chunk(7, 8, HiveRule::together, Passes::until_bounded, 6), "threshold", "6",
+                                         ">= 7");
+  typed::Options o;
   expect_refused([&] { o.leave(0, 5); }, "left", "0", "1 to 5");
   expect_refused([&] { o.leave(6, 5); }, "left", "6", "1 to 5");
   expect_refused([&] { o.leave(1, 0); }, "fresh", "0", ">= 1");
@@ -134,58 +135,58 @@ TEST(BadOptions, ChunksThatAreNone) {
 }
 
 TEST(BadOptions, HeavyOutOfRange) {
-  expect_refused_options<buzz::HeavyHitter>([](auto& o) { o.heavy = -1; }, "heavy", "-1", ">= 0");
-  const auto above = [](buzz::HeavyHitter::Options& o) {
+  expect_refused_options<typed::HeavyHitter>([](auto& o) { o.heavy = -1; }, "heavy", "-1", ">= 0");
+  const auto above = [](typed::HeavyHitter::Options& o) {
     o.heavy = 10;
     o.threshold = 9;
   };
-  expect_refused_options<buzz::HeavyHitter>(above, "threshold", "9", ">= 10");
+  expect_refused_options<typed::HeavyHitter>(above, "threshold", "9", ">= 10");
 }
 
 TEST(BadOptions, DecayOutOfRange) {
   for (float decay : {0.f, 1.f, -0.5f, kNan})
-    expect_refused_options<buzz::HeavyHitter>([&](auto& o) { o.decay = decay; }, "decay", std::to_string(decay),
-                                              "above 0 and below 1");
+    expect_refused_options<typed::HeavyHitter>([&](auto& o) { o.decay = decay; }, "decay", std::to_string(decay),
+                                               "above 0 and below 1");
 }
 
 TEST(BadOptions, WeightThatIsNotFinite) {
   for (float weight : {kNan, kInf})
-    expect_refused_options<buzz::KeyValueBeehive>([&](auto& o) { o.weight = weight; }, "weight", std::to_string(weight),
-                                                  "finite");
+    expect_refused_options<typed::KeyValueBeehive>([&](auto& o) { o.weight = weight; }, "weight",
+                                                   std::to_string(weight), "finite");
 }
 
 TEST(BadOptions, ObservationWindowsAndKernels) {
-  expect_refused_options<buzz::SnapKv>([](auto& o) { o.queries = 0; }, "queries", "0", ">= 1");
-  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 0; }, "kernel", "0", ">= 1");
-  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = -7; }, "kernel", "-7", ">= 1");
-  expect_refused_options<buzz::SnapKv>([](auto& o) { o.kernel = 4; }, "kernel", "4", "odd");
+  expect_refused_options<typed::SnapKv>([](auto& o) { o.queries = 0; }, "queries", "0", ">= 1");
+  expect_refused_options<typed::SnapKv>([](auto& o) { o.kernel = 0; }, "kernel", "0", ">= 1");
+  expect_refused_options<typed::SnapKv>([](auto& o) { o.kernel = -7; }, "kernel", "-7", ">= 1");
+  expect_refused_options<typed::SnapKv>([](auto& o) { o.kernel = 4; }, "kernel", "4", "odd");
 }
 
 TEST(BadOptions, BudgetsThatAreTooSmall) {
-  expect_refused([] { buzz::Options::for_rows(5); }, "rows", "5", "6 to 1073741823");
-  expect_refused([] { buzz::Options::for_rows(36, 32); }, "rows", "36", "37 to 1073741823");
-  expect_refused([] { buzz::Options::for_rows(-1, 1, 0.25); }, "rows", "-1", "6 to");
-  expect_refused([] { buzz::Tova::Options::for_rows(8, 8); }, "rows", "8", "9 to");
-  expect_refused([] { buzz::Options::for_rows(kMost); }, "rows", std::to_string(kMost), "6 to 1073741823");
-  expect_refused([] { buzz::Options::for_rows(100, 0); }, "max_chunk", "0", "1 to");
-  expect_refused([] { buzz::KeyOutliers::Options::for_rows(5); }, "rows", "5", "6 to");
+  expect_refused([] { typed::Options::for_rows(5); }, "rows", "5", "6 to 1073741823");
+  expect_refused([] { typed::Options::for_rows(36, 32); }, "rows", "36", "37 to 1073741823");
+  expect_refused([] { typed::Options::for_rows(-1, 1, 0.25); }, "rows", "-1", "6 to");
+  expect_refused([] { typed::Tova::Options::for_rows(8, 8); }, "rows", "8", "9 to");
+  expect_refused([] { typed::Options::for_rows(kMost); }, "rows", std::to_string(kMost), "6 to 1073741823");
+  expect_refused([] { typed::Options::for_rows(100, 0); }, "max_chunk", "0", "1 to");
+  expect_refused([] { typed::KeyOutliers::Options::for_rows(5); }, "rows", "5", "6 to");
 }
 
 TEST(BadOptions, SharesThatAreNone) {
   for (double share : {-0.1, 1.1, double(kNan), double(kInf)})
-    expect_refused([&] { buzz::Options::for_rows(100, 1, share); }, "window_share", std::to_string(share), "0 to 1");
+    expect_refused([&] { typed::Options::for_rows(100, 1, share); }, "window_share", std::to_string(share), "0 to 1");
 }
 
 TEST(BadOptions, CapacityBelowOne) {
-  expect_refused_options<buzz::Full>([](auto& o) { o.capacity = 0; }, "capacity", "0", ">= 1");
+  expect_refused_options<typed::Full>([](auto& o) { o.capacity = 0; }, "capacity", "0", ">= 1");
 }
 
 TEST(BadOptions, SizesThatOverflowTogether) {
-  buzz::Options o;
+  typed::Options o;
   o.sink = o.window = o.threshold = kMost;
-  EXPECT_THROW(buzz::Beehive(o, 1), buzz::InvalidArgument);
+  EXPECT_THROW(typed::Beehive(o, 1), buzz::InvalidArgument);
   o = {};
-  EXPECT_THROW(buzz::Beehive(o, 1, kMost), buzz::InvalidArgument);
+  EXPECT_THROW(typed::Beehive(o, 1, kMost), buzz::InvalidArgument);
 }
 
 TEST(BadShape, QueryHeadsThatAreNoMultiple) {
@@ -198,15 +199,15 @@ TEST(BadShape, ExtentsBelowOne) {
   expect_refused([] { Cache(Shape{4, 0, 4}); }, "kv_heads", "0", ">= 1");
   expect_refused([] { Cache(Shape{4, 2, 0}); }, "head_dim", "0", ">= 1");
   expect_refused([] { Cache(Shape{4, 2, 4, 0}); }, "max_chunk", "0", ">= 1");
-  expect_refused([] { buzz::Beehive({}, 0); }, "kv_heads", "0", ">= 1");
-  expect_refused([] { buzz::Beehive({}, 1, 0); }, "max_chunk", "0", ">= 1");
+  expect_refused([] { typed::Beehive({}, 0); }, "kv_heads", "0", ">= 1");
+  expect_refused([] { typed::Beehive({}, 1, 0); }, "max_chunk", "0", ">= 1");
 }
 
 void expect_refused_rope(const std::function<void(Rope&)>& change, int head_dim, const std::string& field,
                          const std::string& value, const std::string& allowed) {
   Rope r{10000.0};
   change(r);
-  expect_refused([&] { Cache(Shape{2, 1, head_dim}, buzz::Options(), r); }, field, value, allowed);
+  expect_refused([&] { Cache(Shape{2, 1, head_dim}, typed::Options(), r); }, field, value, allowed);
 }
 
 TEST(BadRope, OddOrOutOfRangeSizes) {
@@ -216,7 +217,7 @@ TEST(BadRope, OddOrOutOfRangeSizes) {
 }
 
 TEST(BadRope, WholeHeadsOfOddSize) {
-  const auto whole = [](int head_dim) { Cache(Shape{2, 1, head_dim}, buzz::Options(), Rope{10000.0}); };
+  const auto whole = [](int head_dim) { Cache(Shape{2, 1, head_dim}, typed::Options(), Rope{10000.0}); };
   EXPECT_THROW(whole(1), buzz::InvalidArgument);
   EXPECT_THROW(whole(7), buzz::InvalidArgument);
   EXPECT_NO_THROW(whole(2));
@@ -234,7 +235,7 @@ TEST(BadRope, Bases) {
   for (double base : {1.0, 0.5, -10000.0, double(kInf), -double(kInf), double(kNan)}) {
     Rope r;
     r.base = base;
-    EXPECT_THROW(Cache(Shape{2, 1, 8}, buzz::Options(), r), buzz::InvalidArgument) << base;
+    EXPECT_THROW(Cache(Shape{2, 1, 8}, typed::Options(), r), buzz::InvalidArgument) << base;
   }
   expect_refused_rope([](Rope& r) { r.base = -3; }, 8, "rope.base", std::to_string(-3.0), "> 1");
 }
@@ -263,7 +264,7 @@ void expect_refused_attention(const std::function<void(AttentionOptions&)>& chan
   AttentionOptions a;
   change(a);
   try {
-    Cache(Shape{}, buzz::Options(), Rope{}, a);
+    Cache(Shape{}, typed::Options(), Rope{}, a);
     ADD_FAILURE() << field << " was not refused";
   } catch (const buzz::InvalidArgument& e) {
     EXPECT_EQ(e.field(), field);
@@ -304,8 +305,8 @@ TEST(BadView, ShapeAndStrides) {
 
 const Shape kShape{4, 2, 6, 3};
 
-buzz::Options small() {
-  buzz::Options o;
+typed::Options small() {
+  typed::Options o;
   o.sink = 1;
   o.window = 2;
   o.threshold = 4;
@@ -475,9 +476,9 @@ TEST(BadPosition, IsNoMatterWherePlacesAreThePositions) {
 }
 
 TEST(FullCache, RefusesMoreThanItsCapacity) {
-  buzz::Full::Options o;
+  typed::Full::Options o;
   o.capacity = 5;
-  Twins<BuzzCache<float, buzz::Full>> twins(o);
+  Twins<BuzzCache<float, typed::Full>> twins(o);
   ASSERT_TRUE(twins.attend(3, 1));
   const Values kv = values(36);
   const auto three = buzz::view(kv, 3, 2, 6);
@@ -501,7 +502,7 @@ class BadScores : public testing::Test {
     EXPECT_EQ(policy_state(policy), before);
   }
 
-  buzz::Beehive policy{small(), 2, 3};
+  typed::Beehive policy{small(), 2, 3};
   std::vector<std::vector<float>> before;
   Values room = Values(100, 0.5f);
   int below_zero = -1;  // no constant, or compilers warn of what append(-1) would do
@@ -543,7 +544,7 @@ TEST_F(BadScores, EvictionsThatWereForgotten) {
 }
 
 TEST(BadGiven, ScoresOfTheWrongSize) {
-  buzz::Policy<buzz::Given, buzz::TopK> policy({}, 2, 3);
+  typed::Policy<typed::Given, buzz::TopK> policy({}, 2, 3);
   policy.append(3);
   Values six = {1, 2, 3, 4, 5, 6};
   policy.give(buzz::view(six, 1, 2, 3));
@@ -555,10 +556,10 @@ TEST(BadGiven, ScoresOfTheWrongSize) {
 }
 
 TEST(BadRows, KeysOfTheWrongSizeToSelectBy) {
-  buzz::Policy<buzz::KeyDiversity, buzz::TopK>::Options o;
+  typed::Policy<typed::KeyDiversity, buzz::TopK>::Options o;
   o.window = 0;
   o.heavy = 1;
-  buzz::Policy<buzz::KeyDiversity, buzz::TopK> policy(o, 2, 3);
+  typed::Policy<typed::KeyDiversity, buzz::TopK> policy(o, 2, 3);
   policy.append(3);
   const auto before = policy_state(policy);
   Values room(100);
@@ -570,10 +571,10 @@ TEST(BadRows, KeysOfTheWrongSizeToSelectBy) {
 }
 
 TEST(BadRows, OfAnotherCacheToCompact) {
-  buzz::Policy<buzz::NoScore, buzz::TopK>::Options o;
+  typed::Policy<typed::NoScore, buzz::TopK>::Options o;
   o.window = 0;
   o.heavy = 1;
-  buzz::Policy<buzz::NoScore, buzz::TopK> policy(o, 2, 3);
+  typed::Policy<typed::NoScore, buzz::TopK> policy(o, 2, 3);
   policy.append(3);
   const buzz::Keep& keep = policy.select();
   Values rows = values(12);
@@ -584,16 +585,16 @@ TEST(BadRows, OfAnotherCacheToCompact) {
 }
 
 TEST(BadLayer, OutOfRange) {
-  buzz::ModelCache<float> model(kShape, {small(), small()});
+  typed::Model<float> model(kShape, {small(), small()});
   expect_refused([&] { model.layer(2); }, "layer", "2", "0 to 1");
   expect_refused([&] { model.layer(-1); }, "layer", "-1", "0 to 1");
-  expect_refused([] { buzz::ModelCache<float>(kShape, {}); }, "layers", "0", ">= 1");
+  expect_refused([] { typed::Model<float>(kShape, {}); }, "layers", "0", ">= 1");
 }
 
 TEST(BadLayer, OneOfMany) {
-  std::vector<buzz::Options> layers(3, small());
+  std::vector<typed::Options> layers(3, small());
   layers[1].window = -1;
-  expect_refused([&] { buzz::ModelCache<float>(kShape, layers); }, "window", "-1", ">= 0");
+  expect_refused([&] { typed::Model<float>(kShape, layers); }, "window", "-1", ">= 0");
 }
 
 }  // namespace

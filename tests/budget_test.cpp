@@ -4,8 +4,8 @@
 
 #include <numeric>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -86,14 +86,14 @@ TEST(SplitBudget, RefusesWhatCannotBeSplit) {
 
 TEST(SplitBudget, MakesLayersOfAModel) {
   const Parts thresholds = split_budget(60, {1, 3, 2}, 4);
-  std::vector<buzz::Options> layers;
+  std::vector<typed::Options> layers;
   for (long long t : thresholds) {
     layers.emplace_back();
     layers.back().sink = 1;
     layers.back().window = 4;
     layers.back().threshold = static_cast<int>(t);
   }
-  buzz::ModelCache<float> model({1, 1, 4, 4}, layers);
+  typed::Model<float> model({1, 1, 4, 4}, layers);
   int most = 0;
   for (int i = 0; i < model.layers(); ++i) {
     for (int turn = 0; turn < 50; ++turn) {

@@ -1,5 +1,3 @@
-#include "buzz/buzz_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,9 +6,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "typed.h"
+
 namespace {
 
-using buzz::BuzzCache;
+template <class T, class P = typed::Beehive>
+using BuzzCache = typed::Cache<T, P>;
 using buzz::HiveRule;
 using buzz::Pairs;
 using buzz::Positions;
@@ -26,12 +27,12 @@ static_assert(!std::is_copy_constructible<Cache>::value && !std::is_copy_assigna
 static_assert(std::is_nothrow_move_constructible<Cache>::value && std::is_move_assignable<Cache>::value,
               "a vector of caches may grow");
 static_assert(!std::is_convertible<Shape, Cache>::value, "an allocation is written out");
-static_assert(std::is_same<Cache::Policy, buzz::Beehive>::value, "the beehive is the default");
+static_assert(std::is_same<Cache::Policy, typed::Beehive>::value, "the beehive is the default");
 
 const Shape kShape{4, 2, 6, 5};
 
-buzz::Options small() {
-  buzz::Options o;
+typed::Options small() {
+  typed::Options o;
   o.sink = 2;
   o.window = 3;
   o.threshold = 6;
@@ -203,8 +204,8 @@ TEST(BuzzCache, StepsAreTheOneCall) {
 
 TEST(BuzzCache, AnEvictionActsFromTheNextCall) {
   Cache cache(kShape, small());
-  buzz::Full::Options whole;
-  BuzzCache<float, buzz::Full> full(kShape, whole);
+  typed::Full::Options whole;
+  BuzzCache<float, typed::Full> full(kShape, whole);
   Source source(2);
   for (int i = 0; i < 11; ++i) {
     const Tokens t = source(1);
@@ -258,7 +259,7 @@ TEST(BuzzCache, EvictDoesNothingBeforeItIsDue) {
 
 TEST(BuzzCache, ValuesAndPositionsStayTogether) {
   for (HiveRule rule : {HiveRule::first, HiveRule::heaviest, HiveRule::together}) {
-    buzz::Options o = small();
+    typed::Options o = small();
     o.hive = rule;
     Cache cache(kShape, o);
     Source source(6);
@@ -328,7 +329,7 @@ void rotates_as_it_says(const Rope& r, const typename P::Options& options, doubl
 
 TEST(LogicalPositions, KeysStayRotatedToTheirTokens) {
   for (Pairs pairs : {Pairs::interleaved, Pairs::halves})
-    rotates_as_it_says<float, buzz::Beehive>(rope(Positions::logical, pairs), small(), 3e-6, 150);
+    rotates_as_it_says<float, typed::Beehive>(rope(Positions::logical, pairs), small(), 3e-6, 150);
 }
 
 TEST(LogicalPositions, KeepAnyBaseAndPartialSizes) {
@@ -336,42 +337,42 @@ TEST(LogicalPositions, KeepAnyBaseAndPartialSizes) {
     Rope r = rope(Positions::logical);
     r.base = base;
     r.dims = 4;
-    rotates_as_it_says<float, buzz::Beehive>(r, small(), 3e-6, 60);
+    rotates_as_it_says<float, typed::Beehive>(r, small(), 3e-6, 60);
   }
 }
 
 TEST(LogicalPositions, HoldForHalves) {
-  rotates_as_it_says<Eigen::half, buzz::Beehive>(rope(Positions::logical), small(), 2e-3, 60);
+  rotates_as_it_says<Eigen::half, typed::Beehive>(rope(Positions::logical), small(), 2e-3, 60);
 }
 
 TEST(CompactPositions, KeysAreRotatedToTheirPlaces) {
   for (Pairs pairs : {Pairs::interleaved, Pairs::halves})
-    rotates_as_it_says<float, buzz::Beehive>(rope(Positions::compact, pairs), small(), 3e-6, 150);
+    rotates_as_it_says<float, typed::Beehive>(rope(Positions::compact, pairs), small(), 3e-6, 150);
 }
 
 TEST(CompactPositions, DoNotDriftOverAThousandEvictions) {
   // About three tokens a call and five an eviction.
-  rotates_as_it_says<float, buzz::Beehive>(rope(Positions::compact), small(), 3e-6, 2000);
-  rotates_as_it_says<Eigen::half, buzz::Beehive>(rope(Positions::compact), small(), 1e-2, 2000);
+  rotates_as_it_says<float, typed::Beehive>(rope(Positions::compact), small(), 3e-6, 2000);
+  rotates_as_it_says<Eigen::half, typed::Beehive>(rope(Positions::compact), small(), 1e-2, 2000);
 }
 
 TEST(CompactPositions, HoldWherePoliciesMoveRowsAtEveryCall) {
-  buzz::Streaming::Options streaming;
+  typed::Streaming::Options streaming;
   streaming.sink = 2;
   streaming.window = 7;
-  rotates_as_it_says<float, buzz::Streaming>(rope(Positions::compact), streaming, 3e-6, 1000);
-  buzz::HeavyHitter::Options heavy;
+  rotates_as_it_says<float, typed::Streaming>(rope(Positions::compact), streaming, 3e-6, 1000);
+  typed::HeavyHitter::Options heavy;
   heavy.window = 4;
   heavy.heavy = 5;
-  rotates_as_it_says<float, buzz::HeavyHitter>(rope(Positions::compact), heavy, 3e-6, 1000);
+  rotates_as_it_says<float, typed::HeavyHitter>(rope(Positions::compact), heavy, 3e-6, 1000);
 }
 
-TEST(NoRope, KeysAreStoredAsTheyCome) { rotates_as_it_says<float, buzz::Beehive>(Rope{}, small(), 0, 60); }
+TEST(NoRope, KeysAreStoredAsTheyCome) { rotates_as_it_says<float, typed::Beehive>(Rope{}, small(), 0, 60); }
 
 TEST(BuzzCache, EvictingRowsOfNoProbabilityChangesNoOutput) {
   // One key matches all queries, the others lie opposite: e^-400 of the attention.
   const Shape shape{1, 1, 2};
-  buzz::Options o = small();
+  typed::Options o = small();
   o.sink = 0;
   o.window = 2;
   o.stride = 2;
@@ -379,9 +380,9 @@ TEST(BuzzCache, EvictingRowsOfNoProbabilityChangesNoOutput) {
   o.hive_stride = 2;
   o.threshold = 4;
   Cache cache(shape, o);
-  buzz::Full::Options whole;
+  typed::Full::Options whole;
   whole.capacity = 64;
-  BuzzCache<float, buzz::Full> full(shape, whole);
+  BuzzCache<float, typed::Full> full(shape, whole);
   Source source(9, shape);
   for (int i = 0; i < 10; ++i) {
     Tokens t = source(1);
@@ -484,7 +485,7 @@ TYPED_TEST(BuzzCacheOf, TakesHalfTheRoomForKAndV) {
 }
 
 TEST(BuzzCacheWithGivenScores, KeepsWhatTheUserSays) {
-  using Given = BuzzCache<float, buzz::Policy<buzz::Given, buzz::Segments>>;
+  using Given = BuzzCache<float, typed::Policy<typed::Given, buzz::Segments>>;
   Given::Options o;
   o.sink = o.window = 0;
   o.threshold = 5;
@@ -499,7 +500,7 @@ TEST(BuzzCacheWithGivenScores, KeepsWhatTheUserSays) {
 }
 
 TEST(BuzzCacheWithKeyDiversity, KeepsTheKeysThatAreUnlikeTheOthers) {
-  using Diverse = BuzzCache<float, buzz::Policy<buzz::KeyDiversity, buzz::Segments>>;
+  using Diverse = BuzzCache<float, typed::Policy<typed::KeyDiversity, buzz::Segments>>;
   Diverse::Options o;
   o.sink = o.window = 0;
   o.threshold = 5;
@@ -514,17 +515,17 @@ TEST(BuzzCacheWithKeyDiversity, KeepsTheKeysThatAreUnlikeTheOthers) {
 }  // namespace
 
 // Every stored type with every policy compiles, whole.
-#define BUZZ_TEST_ALL_TYPES(...)                            \
-  template class buzz::BuzzCache<float, __VA_ARGS__>;       \
-  template class buzz::BuzzCache<Eigen::half, __VA_ARGS__>; \
-  template class buzz::BuzzCache<Eigen::bfloat16, __VA_ARGS__>
-BUZZ_TEST_ALL_TYPES(buzz::Beehive);
-BUZZ_TEST_ALL_TYPES(buzz::HeavyHitter);
-BUZZ_TEST_ALL_TYPES(buzz::Streaming);
-BUZZ_TEST_ALL_TYPES(buzz::Full);
-BUZZ_TEST_ALL_TYPES(buzz::Policy<buzz::KeyDiversity, buzz::Segments>);
-BUZZ_TEST_ALL_TYPES(buzz::Policy<buzz::KeyDiversity, buzz::TopK>);
-BUZZ_TEST_ALL_TYPES(buzz::Policy<buzz::Given, buzz::Segments>);
-BUZZ_TEST_ALL_TYPES(buzz::Policy<buzz::Given, buzz::TopK>);
-BUZZ_TEST_ALL_TYPES(buzz::Policy<buzz::NoScore, buzz::Segments>);
+#define BUZZ_TEST_ALL_TYPES(...)                         \
+  template class typed::Cache<float, __VA_ARGS__>;       \
+  template class typed::Cache<Eigen::half, __VA_ARGS__>; \
+  template class typed::Cache<Eigen::bfloat16, __VA_ARGS__>
+BUZZ_TEST_ALL_TYPES(typed::Beehive);
+BUZZ_TEST_ALL_TYPES(typed::HeavyHitter);
+BUZZ_TEST_ALL_TYPES(typed::Streaming);
+BUZZ_TEST_ALL_TYPES(typed::Full);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::Segments>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::TopK>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::Given, buzz::Segments>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::Given, buzz::TopK>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::NoScore, buzz::Segments>);
 #undef BUZZ_TEST_ALL_TYPES

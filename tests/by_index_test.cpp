@@ -5,12 +5,12 @@
 #include <deque>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using buzz::Full;
-using buzz::Streaming;
+using typed::Full;
+using typed::Streaming;
 using Rows = std::vector<int>;
 
 Streaming::Options options(int sink, int window, int threshold = 0) {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
+#include "typed.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ struct End {
 template <class T, class Policy>
 End<T> read(buzz::Shape shape, const typename Policy::Options& options, int tokens) {
   shape.max_chunk = tokens;
-  buzz::BuzzCache<T, Policy> cache(shape, options, kRope);
+  typed::Cache<T, Policy> cache(shape, options, kRope);
   const int dim = shape.head_dim, query = shape.query_heads * dim, row = shape.kv_heads * dim;
   std::vector<float> q(static_cast<std::size_t>(kTokens * query)), k(static_cast<std::size_t>(kTokens * row)), v(k);
   for (std::size_t i = 0; i < q.size(); ++i) q[i] = 2 * std::sin(1.7f * static_cast<float>(i));
@@ -81,34 +81,34 @@ using Types = testing::Types<float, Eigen::half, Eigen::bfloat16, std::int8_t>;
 TYPED_TEST_SUITE(Chunking, Types);
 
 TYPED_TEST(Chunking, OfFewQueryRowsIsBitEqualWhileNothingIsEvicted) {
-  using buzz::MassKind;
-  buzz::Options o;
-  for (auto mass : {MassKind::accumulated, MassKind::mean, MassKind::latest, MassKind::newest, MassKind::largest,
-                    MassKind::decayed}) {
+  using buzz::AttentionKind;
+  typed::Options o;
+  for (auto mass : {AttentionKind::accumulated, AttentionKind::mean, AttentionKind::latest, AttentionKind::newest,
+                    AttentionKind::largest, AttentionKind::decayed}) {
     o.mass = mass;
-    expect_same_bits<TypeParam, buzz::Beehive>(
-        o, mass == MassKind::newest || mass == MassKind::largest || mass == MassKind::decayed);
+    expect_same_bits<TypeParam, typed::Beehive>(
+        o, mass == AttentionKind::newest || mass == AttentionKind::largest || mass == AttentionKind::decayed);
   }
-  expect_same_bits<TypeParam, buzz::SnapKv>({}, true);
+  expect_same_bits<TypeParam, typed::SnapKv>({}, true);
 }
 
 TYPED_TEST(Chunking, LeavesStreamingTheSameRows) {
-  buzz::Streaming::Options o;
+  typed::Streaming::Options o;
   o.sink = 2;
   o.window = 20;
-  const End<TypeParam> one = read<TypeParam, buzz::Streaming>({8, 2, 16}, o, 1);
+  const End<TypeParam> one = read<TypeParam, typed::Streaming>({8, 2, 16}, o, 1);
   ASSERT_EQ(one.positions.size(), 2u * 22);
   for (int tokens : {3, 16, kTokens})
-    EXPECT_TRUE((read<TypeParam, buzz::Streaming>({8, 2, 16}, o, tokens).stores_as(one))) << tokens;
+    EXPECT_TRUE((read<TypeParam, typed::Streaming>({8, 2, 16}, o, tokens).stores_as(one))) << tokens;
 }
 
 TEST(ChunkingWithEvictions, KeepsOtherRowsSinceTheyComeAtTheEndOfCalls) {
-  buzz::Strided::Options o;
+  typed::Strided::Options o;
   o.sink = 2;
   o.window = 5;
   o.threshold = 10;
-  EXPECT_NE((read<float, buzz::Strided>({8, 2, 16}, o, 1).positions),
-            (read<float, buzz::Strided>({8, 2, 16}, o, 7).positions));
+  EXPECT_NE((read<float, typed::Strided>({8, 2, 16}, o, 1).positions),
+            (read<float, typed::Strided>({8, 2, 16}, o, 7).positions));
 }
 
 }  // namespace

@@ -49,12 +49,12 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
   batch.splits = random.of({0, 1, 2, 3, 7});
   buzz::cuda::Options options;
-  const auto mass = random.of<std::pair<buzz::MassKind, oracle::Mass>>({
-      {buzz::MassKind::accumulated, oracle::Mass::accumulated},
-      {buzz::MassKind::latest, oracle::Mass::latest},
-      {buzz::MassKind::newest, oracle::Mass::newest},
-      {buzz::MassKind::largest, oracle::Mass::largest},
-      {buzz::MassKind::decayed, oracle::Mass::decayed},
+  const auto mass = random.of<std::pair<buzz::AttentionKind, oracle::Mass>>({
+      {buzz::AttentionKind::accumulated, oracle::Mass::accumulated},
+      {buzz::AttentionKind::latest, oracle::Mass::latest},
+      {buzz::AttentionKind::newest, oracle::Mass::newest},
+      {buzz::AttentionKind::largest, oracle::Mass::largest},
+      {buzz::AttentionKind::decayed, oracle::Mass::decayed},
   });
   options.mass = mass.first;
   options.window = 4;

@@ -37,8 +37,8 @@ void set(buzz::TopK::Options& o, Random& random) {
 }
 void set(buzz::Nothing::Options& o, Random& random) { o.threshold = random.in(0, 5); }
 void set(buzz::MassOptions& o, Random& random) {
-  o.mass = random.of({buzz::MassKind::accumulated, buzz::MassKind::mean, buzz::MassKind::latest, buzz::MassKind::newest,
-                      buzz::MassKind::largest, buzz::MassKind::decayed});
+  o.mass = random.of({buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,
+                      buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed});
 }
 void set(buzz::FadingOptions& o, Random& random) { o.fade = random.of({0.f, 0.06f, 1.f}); }
 void set(buzz::DiversityOptions& o, Random& random) {

@@ -21,18 +21,18 @@ Floats draw(Random& random, int size) {
 
 /// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
 struct Pair {
-  Pair(Random& random, int group, buzz::MassKind mass)
+  Pair(Random& random, int group, buzz::AttentionKind mass)
       : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass)) {
     tokens = random.in(1, 24);
     if (random.one_in(2)) add(random, 24, false);
     add(random, tokens, true);
   }
-  static buzz::cuda::Options options(buzz::MassKind mass) {
+  static buzz::cuda::Options options(buzz::AttentionKind mass) {
     buzz::cuda::Options o;
     o.mass = mass;
     return o;
   }
-  static buzz::Options host_options(buzz::MassKind mass) {
+  static buzz::Options host_options(buzz::AttentionKind mass) {
     buzz::Options o;
     o.mass = mass;
     return o;
@@ -59,8 +59,9 @@ struct Pair {
   buzz::BuzzCache<float> host;
 };
 
-constexpr buzz::MassKind kinds[] = {buzz::MassKind::accumulated, buzz::MassKind::latest,  buzz::MassKind::newest,
-                                    buzz::MassKind::largest,     buzz::MassKind::decayed, buzz::MassKind::mean};
+constexpr buzz::AttentionKind kinds[] = {buzz::AttentionKind::accumulated, buzz::AttentionKind::latest,
+                                         buzz::AttentionKind::newest,      buzz::AttentionKind::largest,
+                                         buzz::AttentionKind::decayed,     buzz::AttentionKind::mean};
 
 TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
   Random random(1);

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 

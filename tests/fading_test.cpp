@@ -1,19 +1,16 @@
-#include "buzz/score/fading.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "buzz/policies.h"
-#include "buzz/score/given.h"
+#include "typed.h"
 
 namespace {
 
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
-using FadingNorm = buzz::Policy<buzz::Fading<buzz::ValueNorm>, buzz::TopK>;
+using FadingNorm = typed::Policy<typed::Fading<typed::ValueNorm>, buzz::TopK>;
 
 FadingNorm::Options options(float fade) {
   FadingNorm::Options o;
@@ -54,8 +51,8 @@ TEST(Fading, RefusesWhatIsNoRate) {
 }
 
 TEST(Fading, IsAnotherScoreInAFile) {
-  static_assert(buzz::Fading<buzz::ValueNorm>::code != buzz::ValueNorm::code, "a file says which");
-  static_assert(buzz::Shared<buzz::Fading<buzz::ValueNorm>>::code != buzz::Shared<buzz::ValueNorm>::code, "");
+  static_assert(typed::Fading<typed::ValueNorm>::code != typed::ValueNorm::code, "a file says which");
+  static_assert(typed::Shared<typed::Fading<typed::ValueNorm>>::code != typed::Shared<typed::ValueNorm>::code, "");
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
 #include "temporary_folder.h"
+#include "typed.h"
 
 namespace {
 
@@ -14,14 +14,14 @@ namespace fs = std::filesystem;
 using oracle::bytes_of;
 using oracle::refused;
 
-using Cache = buzz::BuzzCache<float>;
+using Cache = typed::Cache<float>;
 
 class File : public ::testing::Test, protected TemporaryFolder {
  protected:
   /// `tokens` tokens after.
   static Cache cache(int tokens) {
     const oracle::Config c = oracle::small(oracle::Kind::beehive);
-    Cache result(library_shape(c), oracle::library_options<buzz::Beehive>(c));
+    Cache result(library_shape(c), oracle::library_options<typed::Beehive>(c));
     while (result.next_position() < tokens) feed(result, oracle::Text(), 1);
     return result;
   }
@@ -59,8 +59,8 @@ TEST_F(File, ReplacesALeftOverTemporaryOne) {
 
 TEST_F(File, OfAModel) {
   const oracle::Config c = oracle::small(oracle::Kind::beehive);
-  const auto options = oracle::library_options<buzz::Beehive>(c);
-  buzz::ModelCache<float> saved(library_shape(c), {options, options}), loaded(library_shape(c), {options, options});
+  const auto options = oracle::library_options<typed::Beehive>(c);
+  typed::Model<float> saved(library_shape(c), {options, options}), loaded(library_shape(c), {options, options});
   feed(saved.layer(0), oracle::Text(1), 8);
   feed(saved.layer(1), oracle::Text(2), 8);
   buzz::save_file(saved, path("model"));

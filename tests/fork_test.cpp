@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -18,10 +18,10 @@ using oracle::small;
 using oracle::Text;
 using oracle::Twin;
 
-static_assert(!std::is_copy_constructible<buzz::BuzzCache<float>>::value, "copying is called fork");
-static_assert(!std::is_copy_assignable<buzz::BuzzCache<float>>::value, "");
-static_assert(!std::is_copy_constructible<buzz::ModelCache<float>>::value, "");
-static_assert(std::is_nothrow_move_constructible<buzz::BuzzCache<float>>::value, "a vector of sequences may grow");
+static_assert(!std::is_copy_constructible<typed::Cache<float>>::value, "copying is called fork");
+static_assert(!std::is_copy_assignable<typed::Cache<float>>::value, "");
+static_assert(!std::is_copy_constructible<typed::Model<float>>::value, "");
+static_assert(std::is_nothrow_move_constructible<typed::Cache<float>>::value, "a vector of sequences may grow");
 
 buzz::Rope compact() {
   buzz::Rope rope{10000.0};
@@ -153,12 +153,12 @@ TEST(Fork, AndItsOriginalAreBothTheOracles) {
 }
 
 TEST(ForkOfAPolicy, LivesApart) {
-  buzz::Beehive::Options o;
+  typed::Beehive::Options o;
   o.window = 4;
   o.threshold = 8;
-  buzz::Beehive original(o, 1, 4);
+  typed::Beehive original(o, 1, 4);
   const std::vector<float> ones(40, 1.f);
-  const auto step = [&](buzz::Beehive& p, float weight) {
+  const auto step = [&](typed::Beehive& p, float weight) {
     p.append(4);
     std::vector<float> mass(ones.begin(), ones.begin() + p.rows());
     for (std::size_t i = 0; i < mass.size(); i += 3) mass[i] = weight;
@@ -166,13 +166,13 @@ TEST(ForkOfAPolicy, LivesApart) {
     p.select();
   };
   for (int i = 0; i < 5; ++i) step(original, 2);
-  buzz::Beehive fork = original.fork(), twin = original.fork();
+  typed::Beehive fork = original.fork(), twin = original.fork();
   for (int i = 0; i < 9; ++i) {
     step(original, 3);
     step(fork, 0);
     step(twin, 3);
   }
-  const auto positions = [](const buzz::Beehive& p) {
+  const auto positions = [](const typed::Beehive& p) {
     return std::vector<int>(p.positions(0).begin(), p.positions(0).end());
   };
   EXPECT_EQ(positions(original), positions(twin));
@@ -180,16 +180,16 @@ TEST(ForkOfAPolicy, LivesApart) {
 }
 
 TEST(ForkOfAModel, LivesApart) {
-  buzz::Options wide, tight;
+  typed::Options wide, tight;
   tight.window = 6;
   tight.threshold = 9;
   wide.window = 20;
-  buzz::ModelCache<float> original({2, 1, 4, 4}, {wide, tight}, compact());
-  const auto step = [](buzz::ModelCache<float>& model, const Text& text) {
+  typed::Model<float> original({2, 1, 4, 4}, {wide, tight}, compact());
+  const auto step = [](typed::Model<float>& model, const Text& text) {
     for (int i = 0; i < model.layers(); ++i) feed(model.layer(i), text, 3);
   };
   for (int i = 0; i < 10; ++i) step(original, Text(1));
-  buzz::ModelCache<float> fork = original.fork(), twin = original.fork();
+  typed::Model<float> fork = original.fork(), twin = original.fork();
   EXPECT_EQ(fork.bytes(), original.bytes());
   for (int i = 0; i < 20; ++i) {
     step(original, Text(1));

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "buzz/attention.h"
-#include "buzz/policies.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -46,8 +46,8 @@ class Asked {
   Policy policy_;
 };
 
-using ByValue = buzz::Policy<buzz::ValueNorm, buzz::TopK>;
-using ByKey = buzz::Policy<buzz::KeyDiversity, buzz::TopK>;
+using ByValue = typed::Policy<typed::ValueNorm, buzz::TopK>;
+using ByKey = typed::Policy<typed::KeyDiversity, buzz::TopK>;
 
 template <class Policy>
 void refuses_scales() {

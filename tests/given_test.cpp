@@ -1,15 +1,13 @@
-#include "buzz/score/given.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using ByGiven = buzz::Policy<buzz::Given, buzz::Segments>;
+using ByGiven = typed::Policy<typed::Given, buzz::Segments>;
 using Values = std::vector<float>;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -92,10 +90,10 @@ TEST(Given, FollowsItsRowAndIsNeverForgotten) {
 
 /// Sink, hive, window and pinned rows alike, whatever chooses; and a new row's 0 beats what is below it.
 template <class Select>
-void keeps_scores(typename buzz::PolicyOptions<buzz::Given, Select> o) {
+void keeps_scores(typename buzz::PolicyOptions<typed::Given, Select> o) {
   o.sink = 2;
   o.window = 3;
-  buzz::Policy<buzz::Given, Select> p(o, 1, 2);
+  typed::Policy<typed::Given, Select> p(o, 1, 2);
   p.pin(4, 1);
   int evictions = 0;
   for (int turn = 0; turn < 40; ++turn) {
@@ -119,12 +117,12 @@ void keeps_scores(typename buzz::PolicyOptions<buzz::Given, Select> o) {
 }
 TEST(Given, IsZeroedByNoEviction) {
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
-    buzz::PolicyOptions<buzz::Given, buzz::Segments> o;
+    buzz::PolicyOptions<typed::Given, buzz::Segments> o;
     o.threshold = 7;
     o.hive = hive;
     keeps_scores<buzz::Segments>(o);
   }
-  buzz::PolicyOptions<buzz::Given, buzz::TopK> o;
+  buzz::PolicyOptions<typed::Given, buzz::TopK> o;
   o.heavy = 4;
   keeps_scores<buzz::TopK>(o);
 }

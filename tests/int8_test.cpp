@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
+#include "typed.h"
 
 namespace {
 
@@ -79,8 +79,8 @@ TEST(Int8, AttentionIsWithinItsBound) {
     const auto count = [&](int n, int heads) { return static_cast<std::size_t>(n * heads * dim); };
     const Values k = random_values(count(rows, kv_heads), 1, &random), v = random_values(k.size(), 3, &random);
     const Values q = random_values(count(1, s.query_heads), 2, &random);
-    buzz::BuzzCache<std::int8_t, buzz::Full> cache(s, [&] {
-      buzz::Full::Options o;
+    typed::Cache<std::int8_t, typed::Full> cache(s, [&] {
+      typed::Full::Options o;
       o.capacity = rows;
       return o;
     }());
@@ -135,8 +135,8 @@ TEST(Int8, AReRotationAddsHalfACodeAValue) {
 
 TEST(Int8, TakesAQuarterOfFloatsMemoryAndTheScales) {
   const buzz::Shape s{8, 2, 64};
-  buzz::BuzzCache<float> floats(s);
-  buzz::BuzzCache<std::int8_t> codes(s);
+  typed::Cache<float> floats(s);
+  typed::Cache<std::int8_t> codes(s);
   const std::size_t rows = static_cast<std::size_t>(floats.capacity()) * 2 * 2;  // K and V
   EXPECT_EQ(floats.bytes() - codes.bytes(), rows * (64 * 4 - 64 - 4));
 }

@@ -1,5 +1,3 @@
-#include "buzz/score/key_diversity.h"
-
 #include <gtest/gtest.h>
 
 #include <Eigen/Core>
@@ -10,12 +8,12 @@
 #include <random>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
 using buzz::View;
-using Diverse = buzz::Policy<buzz::KeyDiversity, buzz::TopK>;
+using Diverse = typed::Policy<typed::KeyDiversity, buzz::TopK>;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 

@@ -102,27 +102,27 @@ void expect_as_alone(buzz::LlamaPositions positions) {
 }
 
 TEST(LlamaEviction, KeepsWhatThePolicyKeepsOfTheAttentionOfAllLayersAndHeads) {
-  expect_as_alone<buzz::HeavyHitter>(buzz::LlamaPositions::kept);
-  expect_as_alone<buzz::Beehive>(buzz::LlamaPositions::kept);
+  expect_as_alone<typed::HeavyHitter>(buzz::LlamaPositions::kept);
+  expect_as_alone<typed::Beehive>(buzz::LlamaPositions::kept);
 }
 
 TEST(LlamaEviction, SeesTheNewestQueriesApartWhereTheScoreDoes) {
-  expect_as_alone<buzz::Tova>(buzz::LlamaPositions::kept);
-  expect_as_alone<buzz::SnapKv>(buzz::LlamaPositions::kept);
+  expect_as_alone<typed::Tova>(buzz::LlamaPositions::kept);
+  expect_as_alone<typed::SnapKv>(buzz::LlamaPositions::kept);
 }
 
 TEST(LlamaEviction, ClosesPositionsWhereAsked) {
-  expect_as_alone<buzz::HeavyHitter>(buzz::LlamaPositions::closed);
-  expect_as_alone<buzz::Beehive>(buzz::LlamaPositions::closed);
+  expect_as_alone<typed::HeavyHitter>(buzz::LlamaPositions::closed);
+  expect_as_alone<typed::Beehive>(buzz::LlamaPositions::closed);
 }
 
 TEST(LlamaEviction, RemovesMergedRangesFirstAndThenShiftsEachRunOnce) {
   Context context;
-  buzz::Streaming::Options o;
+  typed::Streaming::Options o;
   o.sink = 2;
   o.window = 4;
   o.threshold = 6;
-  Eviction<buzz::Streaming> eviction(o, 4, buzz::LlamaPositions::closed);
+  Eviction<typed::Streaming> eviction(o, 4, buzz::LlamaPositions::closed);
   begin(eviction, context);
   eviction.policy().pin(4, 2);
   for (int i = 0; i < 4; ++i) eviction.decode(Batch{4});
@@ -140,11 +140,11 @@ TEST(LlamaEviction, RemovesMergedRangesFirstAndThenShiftsEachRunOnce) {
 
 TEST(LlamaEviction, KeepsPositionsWithTheirHoles) {
   Context context;
-  buzz::Streaming::Options o;
+  typed::Streaming::Options o;
   o.sink = 2;
   o.window = 4;
   o.threshold = 6;
-  Eviction<buzz::Streaming> eviction(o, 4);
+  Eviction<typed::Streaming> eviction(o, 4);
   begin(eviction, context);
   for (int i = 0; i < 4; ++i) eviction.decode(Batch{4});
   ASSERT_TRUE(eviction.evict());
@@ -155,9 +155,9 @@ TEST(LlamaEviction, KeepsPositionsWithTheirHoles) {
 
 TEST(LlamaEviction, GoesOnBehindANewestRowThatWasEvicted) {
   Context context;
-  buzz::Tova::Options o;
+  typed::Tova::Options o;
   o.heavy = 10;
-  Eviction<buzz::Tova> eviction(o, 4);
+  Eviction<typed::Tova> eviction(o, 4);
   begin(eviction, context);
   bool fell = false;
   for (int i = 0; i < 50; ++i) {
@@ -171,7 +171,7 @@ TEST(LlamaEviction, GoesOnBehindANewestRowThatWasEvicted) {
 
 TEST(LlamaEviction, NeedsNoCallbackWithoutProbabilities) {
   Context context;
-  Eviction<buzz::Streaming> eviction(small<buzz::Streaming>(), 5);
+  Eviction<typed::Streaming> eviction(small<typed::Streaming>(), 5);
   begin(eviction, context);
   EXPECT_EQ(context.params.flash_attn_type, fake::Flash::enabled);
   EXPECT_EQ(context.params.cb_eval, nullptr);
@@ -181,7 +181,7 @@ TEST(LlamaEviction, NeedsNoCallbackWithoutProbabilities) {
 
 TEST(LlamaEviction, CompactsIntoTheFirstCellsAndGoesOnAsBefore) {
   Context compacted, other;
-  Eviction<buzz::HeavyHitter> a(small<buzz::HeavyHitter>(), 5), b(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> a(small<typed::HeavyHitter>(), 5), b(small<typed::HeavyHitter>(), 5);
   begin(a, compacted);
   begin(b, other);
   for (int i = 0; i < 200; ++i) {
@@ -214,7 +214,7 @@ void expect_refused(const std::string& field, F&& f) {
 
 TEST(LlamaEviction, DoesNotCompactKeysThatAreYetToBeRotated) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
   begin(eviction, context);
   while (!eviction.evict()) eviction.decode(Batch{5});
   expect_refused("compact", [&] { eviction.compact(); });
@@ -226,7 +226,7 @@ TEST(LlamaEviction, DoesNotCompactKeysThatAreYetToBeRotated) {
 TEST(LlamaEviction, IsAsBeforeAfterACallThatFailed) {
   Context context;
   context.ubatch = 2;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   eviction.decode(Batch{5});
   const auto positions = list(eviction.positions());
@@ -244,7 +244,7 @@ TEST(LlamaEviction, IsAsBeforeAfterACallThatFailed) {
 TEST(LlamaEviction, RefusesAGraphWithoutItsNodesAndTakesTheTokensBack) {
   for (const std::string node : {"kq_soft_max", "cache_k_l0 (view)", "Qcur-0"}) {
     Context context;
-    Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+    Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
     begin(eviction, context);
     eviction.decode(Batch{3});
     context.without = node;
@@ -258,14 +258,14 @@ TEST(LlamaEviction, RefusesAGraphWithoutItsNodesAndTakesTheTokensBack) {
 
 TEST(LlamaEviction, RefusesToWorkUnattached) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   eviction.begin(&context);
   expect_refused("cache_k_l0 (view)", [&] { eviction.decode(Batch{5}); });
 }
 
 TEST(LlamaEviction, RefusesTokensAtOtherPositions) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   eviction.decode(Batch{3});
   expect_refused("position", [&] { eviction.decode(Batch{2, 4}); });
@@ -275,7 +275,7 @@ TEST(LlamaEviction, RefusesTokensAtOtherPositions) {
 
 TEST(LlamaEviction, RefusesAttentionToCellsThatItDoesNotKnow) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   context.ghost = 9;
   expect_refused("cell", [&] { eviction.decode(Batch{3}); });
@@ -287,7 +287,7 @@ TEST(LlamaEviction, RefusesAttentionToCellsThatItDoesNotKnow) {
 
 TEST(LlamaEviction, RefusesASequenceThatSomebodyElseHasChanged) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   eviction.decode(Batch{5});
   fake::llama_memory_seq_rm(&context, 0, 4, 5);
@@ -297,7 +297,7 @@ TEST(LlamaEviction, RefusesASequenceThatSomebodyElseHasChanged) {
 TEST(LlamaEviction, RefusesContextsThatItCannotServe) {
   const auto expect = [](const std::string& field, auto&& spoil) {
     Context context;
-    Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
+    Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
     eviction.attach(context.params);
     spoil(context);
     expect_refused(field, [&] { eviction.begin(&context); });
@@ -311,7 +311,7 @@ TEST(LlamaEviction, RefusesContextsThatItCannotServe) {
   expect("n_batch", [](Context& c) { c.n_batch = 4; });
   expect("n_seq_max", [](Context& c) { c.params.n_seq_max = 2; });
   expect("tokens in the context", [](Context& c) { fake::llama_decode(&c, Batch{2}); });
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   expect_refused("context", [&] { eviction.begin(nullptr); });
 }
 
@@ -319,7 +319,7 @@ TEST(LlamaEviction, RefusesParametersThatItCannotSet) {
   const auto expect = [](const std::string& field, auto&& spoil) {
     fake::Params params;
     spoil(params);
-    Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+    Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
     const bool had = params.cb_eval != nullptr;
     expect_refused(field, [&] { eviction.attach(params); });
     EXPECT_EQ(params.flash_attn_type, fake::Flash::enabled);
@@ -332,7 +332,7 @@ TEST(LlamaEviction, RefusesParametersThatItCannotSet) {
 
 TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
   Context context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   expect_refused("tokens", [&] { eviction.decode(Batch{0}); });
   expect_refused("tokens", [&] { eviction.decode(Batch{6}); });
@@ -340,7 +340,7 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
 }
 
 TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   expect_refused("context", [&] { eviction.before_decode(1); });
   expect_refused("context", [&] { eviction.reset(); });
   eviction.compact();  // nothing is there
@@ -349,7 +349,7 @@ TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
 
 TEST(LlamaEviction, RefusesToMoveRowsInTheMiddleOfACall) {
   Context context, other_context;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), other(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5), other(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   begin(other, other_context);
   for (int i = 0; i < 60; ++i) {
@@ -366,7 +366,7 @@ TEST(LlamaEviction, RefusesToMoveRowsInTheMiddleOfACall) {
 
 TEST(LlamaEviction, ResetIsAsNew) {
   Context context, fresh;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), other(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5), other(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   begin(other, fresh);
   for (int i = 0; i < 40; ++i) eviction.decode(Batch{4});

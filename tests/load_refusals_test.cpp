@@ -4,9 +4,9 @@
 
 #include <functional>
 
-#include "buzz/model_cache.h"
 #include "buzz/rope_scaling.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -19,8 +19,8 @@ using oracle::small;
 using oracle::Text;
 
 template <class T, class P>
-buzz::BuzzCache<T, P> cache_of(const Config& c, const Rope& rope = {}, const buzz::AttentionOptions& attention = {}) {
-  return buzz::BuzzCache<T, P>(library_shape(c), oracle::library_options<P>(c), rope, attention);
+typed::Cache<T, P> cache_of(const Config& c, const Rope& rope = {}, const buzz::AttentionOptions& attention = {}) {
+  return typed::Cache<T, P>(library_shape(c), oracle::library_options<P>(c), rope, attention);
 }
 
 template <class C>
@@ -57,7 +57,7 @@ void refuses_damage(C& cache, const std::string& file, const std::function<std::
 }
 
 TEST(Load, RefusesTenThousandDamagedFiles) {
-  auto saved = cache_of<float, buzz::Beehive>(small(Kind::beehive), Rope{10000.0}), cache = saved.fork();
+  auto saved = cache_of<float, typed::Beehive>(small(Kind::beehive), Rope{10000.0}), cache = saved.fork();
   saved.pin(3, 2);
   saved.pin(300, 1);
   while (saved.next_position() < 80) feed(saved, Text(1), 5);
@@ -69,7 +69,7 @@ TEST(Load, RefusesEveryFlippedBitOfASmallFile) {
   Config c = small(Kind::beehive);
   c.oracle.kv_heads = c.oracle.query_heads = 1;
   c.oracle.head_dim = 2;
-  auto cache = cache_of<float, buzz::Beehive>(c);
+  auto cache = cache_of<float, typed::Beehive>(c);
   feed(cache, Text(), 3);
   cache.pin(1, 1);
   std::string file = bytes_of(cache);
@@ -94,7 +94,7 @@ std::string file_of(const Config& c, const Rope& rope = {}, const buzz::Attentio
 
 /// What a beehive of floats refuses a file for.
 std::string refuses(const std::string& file, const Rope& rope = {}) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive), rope);
+  auto cache = cache_of<float, typed::Beehive>(small(Kind::beehive), rope);
   feed(cache, Text(2), 5);
   const std::string before = bytes_of(cache);
   const std::string field = refused([&] { load(cache, file); });
@@ -107,14 +107,14 @@ template <class F>
 std::string file_with(F&& change) {
   Config c = small(Kind::beehive);
   change(c);
-  return file_of<float, buzz::Beehive>(c);
+  return file_of<float, typed::Beehive>(c);
 }
 
 TEST(Load, NamesWhatIsOtherInShapeAndType) {
   EXPECT_EQ(refuses(file_with([](Config&) {})), "nothing");
-  EXPECT_EQ(refuses(file_of<Eigen::half, buzz::Beehive>(small(Kind::beehive))), "type");
-  EXPECT_EQ(refuses(file_of<Eigen::bfloat16, buzz::Beehive>(small(Kind::beehive))), "type");
-  EXPECT_EQ(refuses(file_of<std::int8_t, buzz::Beehive>(small(Kind::beehive))), "type");
+  EXPECT_EQ(refuses(file_of<Eigen::half, typed::Beehive>(small(Kind::beehive))), "type");
+  EXPECT_EQ(refuses(file_of<Eigen::bfloat16, typed::Beehive>(small(Kind::beehive))), "type");
+  EXPECT_EQ(refuses(file_of<std::int8_t, typed::Beehive>(small(Kind::beehive))), "type");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.query_heads = 2; })), "query_heads");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.kv_heads = 4; })), "kv_heads");
   EXPECT_EQ(refuses(file_with([](Config& c) {
@@ -126,10 +126,10 @@ TEST(Load, NamesWhatIsOtherInShapeAndType) {
 }
 
 TEST(Load, NamesWhatIsOtherInThePolicy) {
-  EXPECT_EQ(refuses(file_of<float, buzz::Strided>(small(Kind::strided))), "score");
-  EXPECT_EQ(refuses(file_of<float, buzz::DiverseBeehive>(small(Kind::diverse))), "score");
-  EXPECT_EQ(refuses(file_of<float, buzz::HeavyHitter>(small(Kind::heavy_hitter))), "select");
-  EXPECT_EQ(refuses(file_of<float, buzz::Full>(small(Kind::full))), "score");
+  EXPECT_EQ(refuses(file_of<float, typed::Strided>(small(Kind::strided))), "score");
+  EXPECT_EQ(refuses(file_of<float, typed::DiverseBeehive>(small(Kind::diverse))), "score");
+  EXPECT_EQ(refuses(file_of<float, typed::HeavyHitter>(small(Kind::heavy_hitter))), "select");
+  EXPECT_EQ(refuses(file_of<float, typed::Full>(small(Kind::full))), "score");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.sink = 3; })), "sink");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.window = 7; })), "window");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.mass = oracle::Mass::mean; })), "mass");
@@ -151,26 +151,27 @@ std::string refuses_other(Kind kind, const std::function<void(Config&)>& change)
 }
 
 TEST(Load, NamesWhatIsOtherInOtherPolicies) {
-  EXPECT_EQ(
-      refuses_other<buzz::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.unlike = oracle::Unlike::distance; }),
-      "unlike");
-  EXPECT_EQ(refuses_other<buzz::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.mean_over_middle = true; }),
+  EXPECT_EQ(refuses_other<typed::DiverseBeehive>(Kind::diverse,
+                                                 [](Config& c) { c.oracle.unlike = oracle::Unlike::distance; }),
+            "unlike");
+  EXPECT_EQ(refuses_other<typed::DiverseBeehive>(Kind::diverse, [](Config& c) { c.oracle.mean_over_middle = true; }),
             "mean_over");
-  EXPECT_EQ(refuses_other<buzz::KeyValueBeehive>(Kind::key_value, [](Config& c) { c.oracle.weight = 2; }), "weight");
-  EXPECT_EQ(refuses_other<buzz::KeyOutliers>(Kind::key_outliers, [](Config& c) { c.oracle.fade = 1; }), "fade");
-  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.queries = 4; }), "queries");
-  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.kernel = 5; }), "kernel");
-  EXPECT_EQ(refuses_other<buzz::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.average = true; }), "pooling");
-  EXPECT_EQ(refuses_other<buzz::Tova>(Kind::tova, [](Config& c) { c.oracle.mass = oracle::Mass::latest; }), "mass");
-  EXPECT_EQ(refuses_other<buzz::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.oracle.heavy = 11; }), "heavy");
-  EXPECT_EQ(refuses_other<buzz::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.top_threshold = 19; }), "threshold");
-  EXPECT_EQ(refuses_other<buzz::Streaming>(Kind::streaming, [](Config& c) { c.oracle.threshold = 19; }), "threshold");
-  EXPECT_EQ(refuses_other<buzz::Full>(Kind::full, [](Config& c) { c.calls = {401}; }), "capacity");
+  EXPECT_EQ(refuses_other<typed::KeyValueBeehive>(Kind::key_value, [](Config& c) { c.oracle.weight = 2; }), "weight");
+  EXPECT_EQ(refuses_other<typed::KeyOutliers>(Kind::key_outliers, [](Config& c) { c.oracle.fade = 1; }), "fade");
+  EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.queries = 4; }), "queries");
+  EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.kernel = 5; }), "kernel");
+  EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.average = true; }), "pooling");
+  EXPECT_EQ(refuses_other<typed::Tova>(Kind::tova, [](Config& c) { c.oracle.mass = oracle::Mass::latest; }), "mass");
+  EXPECT_EQ(refuses_other<typed::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.oracle.heavy = 11; }), "heavy");
+  EXPECT_EQ(refuses_other<typed::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.top_threshold = 19; }),
+            "threshold");
+  EXPECT_EQ(refuses_other<typed::Streaming>(Kind::streaming, [](Config& c) { c.oracle.threshold = 19; }), "threshold");
+  EXPECT_EQ(refuses_other<typed::Full>(Kind::full, [](Config& c) { c.calls = {401}; }), "capacity");
 }
 
 TEST(Load, NamesWhatIsOtherInRopeAndAttention) {
   const Config c = small(Kind::beehive);
-  const auto with = [&](const Rope& rope) { return file_of<float, buzz::Beehive>(c, rope); };
+  const auto with = [&](const Rope& rope) { return file_of<float, typed::Beehive>(c, rope); };
   const Rope plain{10000.0};
   EXPECT_EQ(refuses(with(plain), plain), "nothing");
   EXPECT_EQ(refuses(with(plain)), "rope.base");
@@ -192,10 +193,10 @@ TEST(Load, NamesWhatIsOtherInRopeAndAttention) {
   EXPECT_EQ(refuses(with(buzz::rope_scaling::linear(plain, 8, 2)), plain), "rope.frequencies");
   buzz::AttentionOptions attention;
   attention.scale = 0.5;
-  EXPECT_EQ(refuses(file_of<float, buzz::Beehive>(c, {}, attention)), "scale");
+  EXPECT_EQ(refuses(file_of<float, typed::Beehive>(c, {}, attention)), "scale");
   attention = {};
   attention.log_base = 512;
-  EXPECT_EQ(refuses(file_of<float, buzz::Beehive>(c, {}, attention)), "log_base");
+  EXPECT_EQ(refuses(file_of<float, typed::Beehive>(c, {}, attention)), "log_base");
 }
 
 TEST(Load, RefusesAnotherVersionAndAnotherKindOfFile) {
@@ -230,7 +231,7 @@ std::int64_t number_in(const std::string& file, std::size_t at) {
 
 /// A beehive's file past evictions: 2 + hive + 6 rows and more, next position 100.
 std::string evicted_file(int pinned = -1) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  auto cache = cache_of<float, typed::Beehive>(small(Kind::beehive));
   while (cache.next_position() < 100) feed(cache, Text(), 5);
   if (pinned >= 0) cache.pin(pinned, 1);
   return bytes_of(cache);
@@ -284,7 +285,7 @@ TEST(Load, RefusesPinsThatCannotBe) {
 }
 
 TEST(Load, RefusesPinsOfRowsThatAreGone) {
-  auto cache = cache_of<float, buzz::Beehive>(small(Kind::beehive));
+  auto cache = cache_of<float, typed::Beehive>(small(Kind::beehive));
   while (cache.next_position() < 100) feed(cache, Text(), 5);
   const auto p = cache.positions(0);
   int gone = 2;
@@ -295,11 +296,11 @@ TEST(Load, RefusesPinsOfRowsThatAreGone) {
 
 // All layers of a model.
 
-using Model = buzz::ModelCache<float>;
+using Model = typed::Model<float>;
 
 Model model_of(int layers, int last_threshold = 18) {
   Config c = small(Kind::beehive);
-  std::vector<buzz::Options> options(static_cast<std::size_t>(layers), oracle::library_options<buzz::Beehive>(c));
+  std::vector<typed::Options> options(static_cast<std::size_t>(layers), oracle::library_options<typed::Beehive>(c));
   options.back().threshold = last_threshold;
   return Model(library_shape(c), options, Rope{10000.0});
 }

@@ -9,7 +9,7 @@
 
 namespace {
 
-using buzz::MassKind;
+using buzz::AttentionKind;
 
 /// Stands for a saved policy whose rows have these positions, and in every head the same sum.
 class State : public buzz::Reader {
@@ -81,7 +81,7 @@ constexpr int kTokens[] = {1 << 24, 1000000000, 2147483000};
 TEST(LongStream, AccumulatedMassGrowsOn) {
   for (const double sum : kSums)
     for (const int tokens : kTokens) {
-      auto policy = after<buzz::HeavyHitter>(tokens, sum, one_of_three<buzz::HeavyHitter>());
+      auto policy = after<typed::HeavyHitter>(tokens, sum, one_of_three<typed::HeavyHitter>());
       observe_the_second(policy);
       EXPECT_EQ(static_cast<double>(policy.scores(0)[1]), sum + 2);
       EXPECT_TRUE(keeps_the_second(policy)) << sum << " after " << tokens;
@@ -89,16 +89,16 @@ TEST(LongStream, AccumulatedMassGrowsOn) {
 }
 
 TEST(LongStream, SoDoesItsMean) {
-  auto options = one_of_three<buzz::HeavyHitter>();
-  options.mass = MassKind::mean;
+  auto options = one_of_three<typed::HeavyHitter>();
+  options.attention = AttentionKind::mean;
   std::stringstream version;
   buzz::Writer writer(version);
   for (const double sum : kSums) {
     version.seekg(0);
     // So old that one token more is not seen in a float.
     State state(version, {0, 1}, 1 << 30, sum);
-    buzz::HeavyHitter policy(options, 1, 1);
-    buzz::HeavyHitter::archive(policy, state);
+    typed::HeavyHitter policy(options, 1, 1);
+    typed::HeavyHitter::archive(policy, state);
     // The first gives its seniority back, and the second gets as much again.
     for (const std::vector<float>& mass : {std::vector<float>{0.25f, 0}, std::vector<float>{0, 0.25f}})
       for (int i = 0; i < 8; ++i) policy.observe_mass(buzz::View<const float>(mass.data(), 1, 1, 2));
@@ -109,7 +109,7 @@ TEST(LongStream, SoDoesItsMean) {
 }
 
 TEST(LongStream, SoDoMassesOfOneListForAllHeads) {
-  using Policy = buzz::Policy<buzz::Shared<buzz::Mass>, buzz::TopK>;
+  using Policy = typed::Policy<typed::Shared<typed::Mass>, buzz::TopK>;
   for (const double sum : kSums) {
     auto policy = after<Policy>(1 << 30, sum, one_of_three<Policy>(), 8);
     observe_the_second(policy);
@@ -118,7 +118,7 @@ TEST(LongStream, SoDoMassesOfOneListForAllHeads) {
 }
 
 TEST(LongStream, SoDoMassesMixedWithOtherScores) {
-  using Policy = buzz::Policy<buzz::Mixed<buzz::Mass, buzz::ValueNorm>, buzz::TopK>;
+  using Policy = typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
   for (const double sum : kSums) {
     auto policy = after<Policy>(1 << 30, sum, one_of_three<Policy>());
     observe_the_second(policy);
@@ -127,7 +127,7 @@ TEST(LongStream, SoDoMassesMixedWithOtherScores) {
 }
 
 TEST(LongStream, SoDoesMassThatFades) {
-  using Policy = buzz::Policy<buzz::Fading<buzz::Mass>, buzz::TopK>;
+  using Policy = typed::Policy<typed::Fading<typed::Mass>, buzz::TopK>;
   for (const double sum : kSums) {
     auto options = one_of_three<Policy>();
     options.fade = 0.01f;
@@ -138,18 +138,18 @@ TEST(LongStream, SoDoesMassThatFades) {
 }
 
 TEST(LongStream, DecayedMassThatHardlyDecays) {
-  auto options = one_of_three<buzz::HeavyHitter>();
-  options.mass = MassKind::decayed;
+  auto options = one_of_three<typed::HeavyHitter>();
+  options.attention = AttentionKind::decayed;
   options.decay = 1 - 0x1p-24f;
-  auto policy = after<buzz::HeavyHitter>(1 << 30, 1 << 24, options);
+  auto policy = after<typed::HeavyHitter>(1 << 30, 1 << 24, options);
   observe_the_second(policy);
   EXPECT_TRUE(keeps_the_second(policy));
 }
 
 TEST(LongStream, RollbackBringsEveryBitBack) {
-  auto options = one_of_three<buzz::HeavyHitter>();
+  auto options = one_of_three<typed::HeavyHitter>();
   options.threshold = 9;
-  buzz::HeavyHitter policy(options, 1, 1, 4);
+  typed::HeavyHitter policy(options, 1, 1, 4);
   policy.append(1);
   const float large = 0x1p30f, small = 0.25f;
   policy.observe_mass(buzz::View<const float>(&large, 1, 1, 1));
@@ -164,7 +164,7 @@ TEST(LongStream, RollbackBringsEveryBitBack) {
 
 TEST(LongStream, EndsBeforeItsPositionsOverflow) {
   const int most = std::numeric_limits<std::int32_t>::max();
-  auto policy = after<buzz::HeavyHitter>(most - 1, 1, one_of_three<buzz::HeavyHitter>());
+  auto policy = after<typed::HeavyHitter>(most - 1, 1, one_of_three<typed::HeavyHitter>());
   policy.append(1);
   policy.select();
   EXPECT_EQ(policy.next_position(), most);

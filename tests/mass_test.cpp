@@ -1,17 +1,15 @@
-#include "buzz/score/mass.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using buzz::HeavyHitter;
-using buzz::MassKind;
+using buzz::AttentionKind;
 using buzz::View;
+using typed::HeavyHitter;
 using Values = std::vector<float>;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -20,7 +18,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 static_assert(HeavyHitter::needs_mass && !HeavyHitter::needs_rows, "mass asks for probabilities, not for K and V");
 
 /// A policy without sink and window that keeps the two heaviest rows once there are more than six.
-HeavyHitter policy(int kv_heads = 1, MassKind kind = MassKind::accumulated) {
+HeavyHitter policy(int kv_heads = 1, AttentionKind kind = AttentionKind::accumulated) {
   HeavyHitter::Options o;
   o.window = 0;
   o.heavy = 2;
@@ -170,7 +168,7 @@ TEST(Mass, HeadsKeepDifferentRows) {
 }
 
 TEST(LatestMass, IsTheLastCallsAlone) {
-  HeavyHitter p = policy(1, MassKind::latest);
+  HeavyHitter p = policy(1, AttentionKind::latest);
   p.append(2);
   observe(p, {7, 8});
   p.append(1);
@@ -179,7 +177,7 @@ TEST(LatestMass, IsTheLastCallsAlone) {
 }
 
 TEST(LatestMass, DecidesAnEviction) {
-  HeavyHitter p = policy(1, MassKind::latest);
+  HeavyHitter p = policy(1, AttentionKind::latest);
   p.append(6);
   observe(p, {99, 99, 0, 0, 0, 0});
   p.append(1);
@@ -189,7 +187,7 @@ TEST(LatestMass, DecidesAnEviction) {
 }
 
 TEST(NewestMass, IsTheLastQuerysAlone) {
-  HeavyHitter p = policy(1, MassKind::newest);
+  HeavyHitter p = policy(1, AttentionKind::newest);
   p.append(3);
   observe(p, {7, 8, 9});
   observe(p, {1, 2, 3, /**/ 4, 5, 6}, 2);
@@ -202,7 +200,7 @@ TEST(NewestMass, IsTheLastQuerysAlone) {
 }
 
 TEST(LargestMass, IsTheMostThatOneQueryGave) {
-  HeavyHitter p = policy(1, MassKind::largest);
+  HeavyHitter p = policy(1, AttentionKind::largest);
   p.append(3);
   observe(p, {7, 8, 1});
   observe(p, {1, 2, 3, /**/ 4, 5, 6}, 2);
@@ -219,7 +217,7 @@ HeavyHitter decaying(float decay) {
   o.window = 0;
   o.heavy = 2;
   o.threshold = 6;
-  o.mass = MassKind::decayed;
+  o.attention = AttentionKind::decayed;
   o.decay = decay;
   return HeavyHitter(o, 1, 8);
 }
@@ -246,16 +244,17 @@ TEST(DecayedMass, IsTheSameInOneCallAndInMany) {
 }
 
 TEST(Mass, SaysWhichQueriesItHasToSeeApart) {
-  EXPECT_EQ(policy(1, MassKind::accumulated).queries_apart(), 0);
-  EXPECT_EQ(policy(1, MassKind::newest).queries_apart(), 1);
-  for (MassKind kind : {MassKind::largest, MassKind::decayed}) EXPECT_GE(policy(1, kind).queries_apart(), 1000000);
+  EXPECT_EQ(policy(1, AttentionKind::accumulated).queries_apart(), 0);
+  EXPECT_EQ(policy(1, AttentionKind::newest).queries_apart(), 1);
+  for (AttentionKind kind : {AttentionKind::largest, AttentionKind::decayed})
+    EXPECT_GE(policy(1, kind).queries_apart(), 1000000);
 }
 
 TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
   // Every query gives an eighth to each row that it sees, and one more eighth to row 5: its mean is the highest, though
   // older rows have received more.
   std::vector<int> kept[2];
-  for (MassKind kind : {MassKind::accumulated, MassKind::mean}) {
+  for (AttentionKind kind : {AttentionKind::accumulated, AttentionKind::mean}) {
     HeavyHitter p = policy(1, kind);
     for (int n = 1; n <= 7; ++n) {
       p.append(1);
@@ -264,14 +263,14 @@ TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
       observe(p, row);
     }
     p.select();
-    kept[kind == MassKind::mean] = positions(p);
+    kept[kind == AttentionKind::mean] = positions(p);
   }
   EXPECT_EQ(kept[0], (std::vector<int>{0, 1}));
   EXPECT_EQ(kept[1], (std::vector<int>{0, 5})) << "all others are equal, so that the lowest row follows";
 }
 
 TEST(MeanMass, CountsTheTokensSinceTheRowsOwnThroughEvictions) {
-  HeavyHitter p = policy(1, MassKind::mean);
+  HeavyHitter p = policy(1, AttentionKind::mean);
   p.append(7);
   observe(p, {8, 0, 0, 0, 0, 4, 0});
   p.select();  // leaves positions 0 and 5

@@ -1,28 +1,26 @@
-#include "buzz/score/mixed.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using buzz::KeyDiversity;
-using buzz::Mixed;
-using buzz::ValueNorm;
+using typed::KeyDiversity;
+using typed::Mixed;
+using typed::ValueNorm;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 using KeyValue = Mixed<KeyDiversity, ValueNorm>;
-using MassValue = buzz::Policy<Mixed<buzz::Mass, ValueNorm>, buzz::TopK>;
+using MassValue = typed::Policy<Mixed<typed::Mass, ValueNorm>, buzz::TopK>;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 static_assert(!KeyValue::needs_mass && KeyValue::needs_rows && !KeyValue::remembers, "as its parts");
 static_assert(MassValue::needs_mass && MassValue::needs_rows, "as its parts");
-static_assert(buzz::Shared<KeyValue>::code != KeyValue::code && KeyValue::code != Mixed<ValueNorm, KeyDiversity>::code,
+static_assert(typed::Shared<KeyValue>::code != KeyValue::code && KeyValue::code != Mixed<ValueNorm, KeyDiversity>::code,
               "a file says which");
 
 Values standardised(Values x) {
@@ -99,7 +97,7 @@ TEST(Mixed, HasTheMemoryOfItsPart) {
   p.observe(buzz::view(mass, 1, 1, 2));
   p.observe_mass(buzz::view(mass, 1, 1, 2));
   EXPECT_EQ(Values(p.scores(0).begin(), p.scores(0).end()), (Values{0.5f, 1.5f}));
-  EXPECT_EQ((buzz::Policy<Mixed<ValueNorm, buzz::RecentMass>, buzz::TopK>({}, 1)).queries_apart(), 32);
+  EXPECT_EQ((typed::Policy<Mixed<ValueNorm, typed::RecentMass>, buzz::TopK>({}, 1)).queries_apart(), 32);
 }
 
 }  // namespace

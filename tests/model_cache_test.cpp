@@ -1,14 +1,15 @@
-#include "buzz/model_cache.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 #include <type_traits>
 #include <vector>
 
+#include "typed.h"
+
 namespace {
 
-using buzz::ModelCache;
+template <class T, class P = typed::Beehive>
+using ModelCache = typed::Model<T, P>;
 using buzz::Shape;
 using Model = ModelCache<float>;
 using Values = std::vector<float>;
@@ -17,8 +18,8 @@ static_assert(!std::is_copy_constructible<Model>::value && std::is_move_construc
 
 const Shape kShape{2, 1, 4, 3};
 
-buzz::Options sized(int sink, int window, int threshold, int stride) {
-  buzz::Options o;
+typed::Options sized(int sink, int window, int threshold, int stride) {
+  typed::Options o;
   o.sink = sink;
   o.window = window;
   o.threshold = threshold;
@@ -26,10 +27,10 @@ buzz::Options sized(int sink, int window, int threshold, int stride) {
   return o;
 }
 
-const std::vector<buzz::Options> kLayers = {sized(1, 2, 3, 2), sized(0, 4, 6, 3), sized(2, 8, 40, 5)};
+const std::vector<typed::Options> kLayers = {sized(1, 2, 3, 2), sized(0, 4, 6, 3), sized(2, 8, 40, 5)};
 
 /// Gives a layer one token; returns what it attends.
-Values attend(buzz::BuzzCache<float>& layer, std::mt19937& random) {
+Values attend(typed::Cache<float>& layer, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   Values q(8), k(4), v(4), out(8);
   for (Values* values : {&q, &k, &v})
@@ -52,7 +53,7 @@ TEST(ModelCache, HasALayerForEachOptions) {
 TEST(ModelCache, ItsLayersAreCachesOfTheirOwn) {
   Model model(kShape, kLayers);
   std::vector<std::mt19937> of_model, of_alone;
-  std::vector<buzz::BuzzCache<float>> alone;
+  std::vector<typed::Cache<float>> alone;
   for (unsigned i = 0; i < 3; ++i) {
     of_model.emplace_back(i);
     of_alone.emplace_back(i);
@@ -121,10 +122,10 @@ TEST(ModelCache, AMovedOneGoesOn) {
 }
 
 TEST(ModelCache, TakesAnyPolicyAndType) {
-  buzz::Streaming::Options o;
+  typed::Streaming::Options o;
   o.sink = 1;
   o.window = 2;
-  ModelCache<Eigen::half, buzz::Streaming> model(kShape, {o, o});
+  ModelCache<Eigen::half, typed::Streaming> model(kShape, {o, o});
   Values q(8), kv(4), out(8);
   for (int i = 0; i < 9; ++i)
     model.layer(1).attend(buzz::view(q, 1, 2, 4), buzz::view(kv, 1, 1, 4), buzz::view(kv, 1, 1, 4),
@@ -142,13 +143,13 @@ TEST(ModelCache, RefusesLayersThatAreNotThere) {
 }
 
 TEST(ModelCache, RefusesOneBadLayer) {
-  std::vector<buzz::Options> layers = kLayers;
+  std::vector<typed::Options> layers = kLayers;
   layers[1].stride = 0;
   EXPECT_THROW(Model(kShape, layers), buzz::InvalidArgument);
 }
 
 }  // namespace
 
-template class buzz::ModelCache<float>;
-template class buzz::ModelCache<Eigen::half, buzz::Streaming>;
-template class buzz::ModelCache<Eigen::bfloat16, buzz::Full>;
+template class typed::Model<float>;
+template class typed::Model<Eigen::half, typed::Streaming>;
+template class typed::Model<Eigen::bfloat16, typed::Full>;

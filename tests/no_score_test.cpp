@@ -1,10 +1,8 @@
-#include "buzz/score/no_score.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
@@ -12,8 +10,8 @@ using Rows = std::vector<int>;
 
 /// Positions that an eviction leaves of `rows` rows.
 template <class Select>
-Rows left(const typename buzz::Policy<buzz::NoScore, Select>::Options& options, int rows) {
-  buzz::Policy<buzz::NoScore, Select> policy(options, 2, rows);
+Rows left(const typename typed::Policy<typed::NoScore, Select>::Options& options, int rows) {
+  typed::Policy<typed::NoScore, Select> policy(options, 2, rows);
   policy.append(rows);
   policy.select();
   EXPECT_EQ(Rows(policy.positions(0).begin(), policy.positions(0).end()),
@@ -22,7 +20,7 @@ Rows left(const typename buzz::Policy<buzz::NoScore, Select>::Options& options, 
 }
 
 TEST(NoScore, OfChunksKeepsTheFirstRow) {
-  buzz::Policy<buzz::NoScore, buzz::Segments>::Options o;
+  typed::Policy<typed::NoScore, buzz::Segments>::Options o;
   o.sink = 1;
   o.window = 2;
   o.threshold = 4;
@@ -31,7 +29,7 @@ TEST(NoScore, OfChunksKeepsTheFirstRow) {
 }
 
 TEST(NoScore, OfWiderChunksKeepsTheFirstRows) {
-  buzz::Policy<buzz::NoScore, buzz::Segments>::Options o;
+  typed::Policy<typed::NoScore, buzz::Segments>::Options o;
   o.sink = o.window = 0;
   o.threshold = 4;
   o.stride = 3;
@@ -40,7 +38,7 @@ TEST(NoScore, OfWiderChunksKeepsTheFirstRows) {
 }
 
 TEST(NoScore, OfAllKeepsTheOldest) {
-  buzz::Policy<buzz::NoScore, buzz::TopK>::Options o;
+  typed::Policy<typed::NoScore, buzz::TopK>::Options o;
   o.sink = 1;
   o.window = 2;
   o.heavy = 3;
@@ -48,15 +46,15 @@ TEST(NoScore, OfAllKeepsTheOldest) {
 }
 
 TEST(NoScore, HasNoScoresToShow) {
-  buzz::Streaming policy({}, 1);
+  typed::Streaming policy({}, 1);
   policy.append(1);
   EXPECT_EQ(policy.scores(0).size, 0);
   EXPECT_EQ(policy.scores(0).begin(), policy.scores(0).end());
 }
 
 TEST(NoScore, AsksForNothing) {
-  EXPECT_FALSE(buzz::Streaming::needs_mass);
-  EXPECT_FALSE(buzz::Streaming::needs_rows);
+  EXPECT_FALSE(typed::Streaming::needs_mass);
+  EXPECT_FALSE(typed::Streaming::needs_rows);
 }
 
 }  // namespace

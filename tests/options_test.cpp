@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
@@ -27,44 +27,44 @@ void uses_all() {
 }
 
 TEST(ForRows, UsesTheWholeBudgetInEveryPolicy) {
-  uses_all<buzz::Beehive>();
-  uses_all<buzz::Strided>();
-  uses_all<buzz::DiverseBeehive>();
-  uses_all<buzz::KeyValueBeehive>();
-  uses_all<buzz::HeavyHitter>();
-  uses_all<buzz::KeyDiff>();
-  uses_all<buzz::KeyOutliers>();
-  uses_all<buzz::Tova>();
-  uses_all<buzz::SnapKv>();
-  uses_all<buzz::Streaming>();
-  uses_all<buzz::Full>();
+  uses_all<typed::Beehive>();
+  uses_all<typed::Strided>();
+  uses_all<typed::DiverseBeehive>();
+  uses_all<typed::KeyValueBeehive>();
+  uses_all<typed::HeavyHitter>();
+  uses_all<typed::KeyDiff>();
+  uses_all<typed::KeyOutliers>();
+  uses_all<typed::Tova>();
+  uses_all<typed::SnapKv>();
+  uses_all<typed::Streaming>();
+  uses_all<typed::Full>();
 }
 
 TEST(ForRows, SharesWhatSinkAndCallLeave) {
-  const auto o = buzz::Options::for_rows(640, 36);  // 600 are left
+  const auto o = typed::Options::for_rows(640, 36);  // 600 are left
   EXPECT_EQ(o.sink, 4);
   EXPECT_EQ(o.window, 300);
   EXPECT_EQ(o.threshold, 300);
-  const auto fifth = buzz::Options::for_rows(640, 36, 0.2);
+  const auto fifth = typed::Options::for_rows(640, 36, 0.2);
   EXPECT_EQ(fifth.window, 120);
   EXPECT_EQ(fifth.threshold, 480);
 }
 
 TEST(ForRows, IsWhatEachPolicyMakesTheMostOf) {
-  const auto streaming = buzz::Streaming::Options::for_rows(100);
+  const auto streaming = typed::Streaming::Options::for_rows(100);
   EXPECT_EQ(streaming.window, 95);
   EXPECT_EQ(streaming.threshold, 0);
-  const auto heavy = buzz::HeavyHitter::Options::for_rows(101);
+  const auto heavy = typed::HeavyHitter::Options::for_rows(101);
   EXPECT_EQ(heavy.window, 50);
   EXPECT_EQ(heavy.heavy, 50);
-  EXPECT_EQ(buzz::Tova::Options::for_rows(100).heavy, 99);
-  EXPECT_EQ(buzz::KeyDiff::Options::for_rows(100).heavy, 99);
-  EXPECT_EQ(buzz::Full::Options::for_rows(100, 8).capacity, 100);
+  EXPECT_EQ(typed::Tova::Options::for_rows(100).heavy, 99);
+  EXPECT_EQ(typed::KeyDiff::Options::for_rows(100).heavy, 99);
+  EXPECT_EQ(typed::Full::Options::for_rows(100, 8).capacity, 100);
 }
 
 TEST(ForRows, IsThePeakThatIsReached) {
-  auto o = buzz::Strided::Options::for_rows(40, 5);
-  buzz::Strided policy(o, 1, 5);
+  auto o = typed::Strided::Options::for_rows(40, 5);
+  typed::Strided policy(o, 1, 5);
   int peak = 0;
   for (int i = 0; i < 200; ++i) {
     policy.append(5);
@@ -76,28 +76,28 @@ TEST(ForRows, IsThePeakThatIsReached) {
 }
 
 TEST(Paper, HasItsSizes) {
-  const auto o = buzz::Options::paper();
+  const auto o = typed::Options::paper();
   EXPECT_EQ(o.sink, 4);
   EXPECT_EQ(o.window, 160);
   EXPECT_EQ(o.threshold, 400);
   EXPECT_EQ(o.stride, 5);
   EXPECT_EQ(o.keep, 1);
   EXPECT_EQ(o.hive, buzz::HiveRule::first);
-  EXPECT_EQ(o.mass, buzz::MassKind::accumulated);
-  EXPECT_EQ(buzz::Beehive::capacity(o, 1), 565);
+  EXPECT_EQ(o.mass, buzz::AttentionKind::accumulated);
+  EXPECT_EQ(typed::Beehive::capacity(o, 1), 565);
 }
 
 TEST(KeyOutliers, HaveFourFifthsOfTheBudgetAsWindow) {
-  const auto o = buzz::KeyOutliers::Options::for_rows(640, 36);  // 600 are left
-  EXPECT_EQ(buzz::KeyOutliers::capacity(o, 36), 640);
+  const auto o = typed::KeyOutliers::Options::for_rows(640, 36);  // 600 are left
+  EXPECT_EQ(typed::KeyOutliers::capacity(o, 36), 640);
   EXPECT_EQ(o.sink, 4);
   EXPECT_EQ(o.window, 480);
   EXPECT_EQ(o.heavy, 120);
   EXPECT_EQ(o.threshold, 120) << "every call of 36 tokens evicts";
-  const auto decode = buzz::KeyOutliers::Options::for_rows(605);  // 600 are left
+  const auto decode = typed::KeyOutliers::Options::for_rows(605);  // 600 are left
   EXPECT_EQ(decode.threshold, 120);
   EXPECT_EQ(decode.heavy, 89) << "an eviction in 32 tokens";
-  EXPECT_EQ(buzz::KeyOutliers::Options::for_rows(11).heavy, 1) << "half of two";
+  EXPECT_EQ(typed::KeyOutliers::Options::for_rows(11).heavy, 1) << "half of two";
   EXPECT_EQ(o.mean_over, buzz::MeanOver::middle);
 }
 

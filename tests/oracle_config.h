@@ -10,9 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
-#include "buzz/score/given.h"
 #include "oracle.h"
+#include "typed.h"
 
 namespace oracle {
 
@@ -214,6 +213,12 @@ inline Config draw(std::uint64_t seed) {
   return c;
 }
 
+/// To name a type.
+template <class P>
+struct Type {
+  using type = P;
+};
+
 /// The library's options of the same policy; each part of P::Options takes what it knows.
 template <class P>
 typename P::Options library_options(const Config& c) {
@@ -222,23 +227,23 @@ typename P::Options library_options(const Config& c) {
   O result;
   result.sink = o.sink;
   result.window = o.window;
-  if constexpr (std::is_base_of<buzz::Mass::Options, O>::value) {
-    result.mass = o.mass == Mass::accumulated ? buzz::MassKind::accumulated
-                  : o.mass == Mass::mean      ? buzz::MassKind::mean
-                  : o.mass == Mass::latest    ? buzz::MassKind::latest
-                  : o.mass == Mass::newest    ? buzz::MassKind::newest
-                  : o.mass == Mass::largest   ? buzz::MassKind::largest
-                                              : buzz::MassKind::decayed;
+  if constexpr (std::is_base_of<typed::Mass::Options, O>::value) {
+    result.attention = o.mass == Mass::accumulated ? buzz::AttentionKind::accumulated
+                       : o.mass == Mass::mean      ? buzz::AttentionKind::mean
+                       : o.mass == Mass::latest    ? buzz::AttentionKind::latest
+                       : o.mass == Mass::newest    ? buzz::AttentionKind::newest
+                       : o.mass == Mass::largest   ? buzz::AttentionKind::largest
+                                                   : buzz::AttentionKind::decayed;
     if (o.mass == Mass::decayed) result.decay = static_cast<float>(o.decay);
   }
-  if constexpr (std::is_base_of<buzz::KeyDiversity::Options, O>::value) {
+  if constexpr (std::is_base_of<typed::KeyDiversity::Options, O>::value) {
     result.unlike = o.unlike == Unlike::cosine      ? buzz::Unlike::cosine
                     : o.unlike == Unlike::direction ? buzz::Unlike::direction
                                                     : buzz::Unlike::distance;
     result.mean_over = o.mean_over_middle ? buzz::MeanOver::middle : buzz::MeanOver::all;
   }
-  if constexpr (std::is_same<buzz::KeyValueBeehive::Options, O>::value) result.weight = static_cast<float>(o.weight);
-  if constexpr (std::is_base_of<buzz::RecentMass::Options, O>::value) {
+  if constexpr (std::is_same<typed::KeyValueBeehive::Options, O>::value) result.weight = static_cast<float>(o.weight);
+  if constexpr (std::is_base_of<typed::RecentMass::Options, O>::value) {
     result.queries = o.queries;
     result.kernel = o.kernel;
     result.pooling = o.average ? buzz::Pooling::average : buzz::Pooling::max;
@@ -260,9 +265,44 @@ typename P::Options library_options(const Config& c) {
   }
   if constexpr (std::is_base_of<buzz::Nothing::Options, O>::value) result.threshold = o.threshold;
   if constexpr (std::is_base_of<buzz::Everything::Options, O>::value) result.capacity = std::max(1, c.tokens());
-  if constexpr (std::is_same<buzz::KeyOutliers::Options, O>::value)
+  if constexpr (std::is_same<typed::KeyOutliers::Options, O>::value)
     result.fade = static_cast<float>(o.fade * result.most_rows(c.max_chunk));
   return result;
+}
+
+/// The library's policy of the configuration's kind.
+inline buzz::Policy library_policy(const Config& c) {
+  const auto of = [&](auto tag) {
+    using P = typename decltype(tag)::type;
+    return P::make(library_options<P>(c));
+  };
+  switch (c.kind) {
+    case Kind::beehive:
+      return of(Type<typed::Beehive>());
+    case Kind::heavy_hitter:
+      return of(Type<typed::HeavyHitter>());
+    case Kind::streaming:
+      return of(Type<typed::Streaming>());
+    case Kind::full:
+      return of(Type<typed::Full>());
+    case Kind::strided:
+      return of(Type<typed::Strided>());
+    case Kind::diverse:
+      return of(Type<typed::DiverseBeehive>());
+    case Kind::given:
+      return of(Type<typed::Policy<typed::Given, buzz::Segments>>());
+    case Kind::tova:
+      return of(Type<typed::Tova>());
+    case Kind::key_diff:
+      return of(Type<typed::KeyDiff>());
+    case Kind::key_value:
+      return of(Type<typed::KeyValueBeehive>());
+    case Kind::snap_kv:
+      return of(Type<typed::SnapKv>());
+    case Kind::key_outliers:
+      return of(Type<typed::KeyOutliers>());
+  }
+  throw std::logic_error("no such kind");
 }
 
 inline buzz::Shape library_shape(const Config& c) {

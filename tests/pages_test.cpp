@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "buzz/adapters/llama.h"
-#include "buzz/buzz_cache.h"
 #include "fake_llama.h"
+#include "typed.h"
 
 namespace {
 
@@ -205,8 +205,9 @@ TEST(Pages, LlamaSnippetEvictsForEver) {
   llama_context_params params;
   const fake::Batch batch{32};
 
-  buzz::HeavyHitter::Options options = buzz::HeavyHitter::Options::for_rows(/*rows*/ 512, /*most tokens of a call*/ 32);
-  buzz::LlamaEviction<llama_context, buzz::HeavyHitter> eviction(options, 32);  // calls of at most 32 tokens
+  typed::HeavyHitter::Options options =
+      typed::HeavyHitter::Options::for_rows(/*rows*/ 512, /*most tokens of a call*/ 32);
+  buzz::LlamaEviction<llama_context, typed::HeavyHitter> eviction(options, 32);  // calls of at most 32 tokens
   eviction.attach(params);  // llama_context_params, before the context is made
   eviction.begin(llama_init_from_model(model, params));
   eviction.decode(batch);  // in place of llama_decode(context, batch), for ever
@@ -229,25 +230,25 @@ struct PaddedLayer {
       v[i] = pad ? 9 : std::sin(2 * static_cast<float>(i));
     }
   }
-  static buzz::Beehive::Options options() {
-    buzz::Beehive::Options o;
+  static typed::Beehive::Options options() {
+    typed::Beehive::Options o;
     o.sink = 3;
     o.window = 6;
     o.threshold = 8;
     return o;
   }
-  buzz::BuzzCache<float> cache() const { return buzz::BuzzCache<float>({heads, heads, dim, tokens}, options(), {1e4}); }
+  typed::Cache<float> cache() const { return typed::Cache<float>({heads, heads, dim, tokens}, options(), {1e4}); }
   buzz::View<const float> from(const std::vector<float>& x, int first, int count) const {
     return {x.data() + first * heads * dim, count, heads, dim};
   }
   /// Tokens [first, tokens), one a call; returns the last one's output.
-  std::vector<float> feed(buzz::BuzzCache<float>& cache, int first) {
+  std::vector<float> feed(typed::Cache<float>& cache, int first) {
     for (int t = first; t < tokens; ++t)
       cache.attend(from(q, t, 1), from(k, t, 1), from(v, t, 1), buzz::View<float>(out.data(), 1, heads, dim));
     return {out.begin(), out.begin() + heads * dim};
   }
 };
-std::vector<int> positions_of(const buzz::BuzzCache<float>& cache) {
+std::vector<int> positions_of(const typed::Cache<float>& cache) {
   return {cache.positions(0).begin(), cache.positions(0).end()};
 }
 

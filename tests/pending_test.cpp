@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -81,12 +81,12 @@ TEST(Pending, IsForkedAndObservedOnBothSides) {
 }
 
 TEST(Pending, MovesWithItsCache) {
-  buzz::BuzzCache<float> cache({4, 2, 8, 8}), twin({4, 2, 8, 8});
-  for (buzz::BuzzCache<float>* c : {&cache, &twin}) {
+  typed::Cache<float> cache({4, 2, 8, 8}), twin({4, 2, 8, 8});
+  for (typed::Cache<float>* c : {&cache, &twin}) {
     feed(*c, Text(), 5);
     appends_and_attends(*c, 3);
     if (c == &cache) {
-      buzz::BuzzCache<float> moved(std::move(cache));
+      typed::Cache<float> moved(std::move(cache));
       cache = std::move(moved);
     }
     EXPECT_EQ(c->unobserved(), 3);
@@ -214,10 +214,10 @@ TEST(Pending, SurvivesARefusedLoad) {
   EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
 }
 
-buzz::ModelCache<float> model() { return {{4, 2, 8, 8, 4}, {buzz::Options(), buzz::Options(), buzz::Options()}}; }
+typed::Model<float> model() { return {{4, 2, 8, 8, 4}, {typed::Options(), typed::Options(), typed::Options()}}; }
 
 TEST(PendingModel, IsNotSavedAndSaysWhichLayer) {
-  buzz::ModelCache<float> m = model();
+  typed::Model<float> m = model();
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
   appends_and_attends(m.layer(2), 1);
   std::ostringstream out;
@@ -228,14 +228,14 @@ TEST(PendingModel, IsNotSavedAndSaysWhichLayer) {
 }
 
 TEST(PendingModel, IsForkedInTheMiddleOfAPass) {
-  buzz::ModelCache<float> m = model(), twin = model();
-  for (buzz::ModelCache<float>* c : {&m, &twin}) {
+  typed::Model<float> m = model(), twin = model();
+  for (typed::Model<float>* c : {&m, &twin}) {
     for (int i = 0; i < 3; ++i) feed(c->layer(i), Text(), 4);
     feed(c->layer(0), Text(), 3);
     appends_and_attends(c->layer(1), 3);
   }
-  buzz::ModelCache<float> fork = m.fork();
-  for (buzz::ModelCache<float>* c : {&m, &twin, &fork}) {
+  typed::Model<float> fork = m.fork();
+  for (typed::Model<float>* c : {&m, &twin, &fork}) {
     c->layer(1).observe();
     c->layer(1).evict();
     feed(c->layer(2), Text(), 3);
@@ -245,18 +245,18 @@ TEST(PendingModel, IsForkedInTheMiddleOfAPass) {
 }
 
 TEST(PendingModel, IsSavedInTheMiddleOfAPassWhereNothingWaits) {
-  buzz::ModelCache<float> m = model(), loaded = model();
+  typed::Model<float> m = model(), loaded = model();
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
   feed(m.layer(0), Text(), 3);
   std::istringstream file(bytes_of(m));
   loaded.load(file);
-  for (buzz::ModelCache<float>* c : {&m, &loaded})
+  for (typed::Model<float>* c : {&m, &loaded})
     for (int i = 1; i < 3; ++i) feed(c->layer(i), Text(), 3);
   EXPECT_TRUE(bytes_of(loaded) == bytes_of(m));
 }
 
 TEST(PendingModel, TakesNothingBackInTheMiddleOfAPass) {
-  buzz::ModelCache<float> m = model();
+  typed::Model<float> m = model();
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
   feed(m.layer(0), Text(), 2);
   const std::string before = bytes_of(m);
@@ -270,7 +270,7 @@ TEST(PendingModel, TakesNothingBackInTheMiddleOfAPass) {
 }
 
 TEST(PendingModel, TakesBackWhatSomeLayersHaveNotObserved) {
-  buzz::ModelCache<float> m = model();
+  typed::Model<float> m = model();
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
   const std::string before = bytes_of(m);
   feed(m.layer(0), Text(), 2);

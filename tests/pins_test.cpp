@@ -7,8 +7,8 @@
 #include <set>
 #include <sstream>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -180,12 +180,12 @@ TEST(PinnedRows, OfTheSinkTakeNoRoom) {
 
 TEST(PinnedRows, OutweighHeavierOnes) {
   // Position 3 gets no attention at all; the other rows of its chunk do.
-  buzz::Beehive::Options o;
+  typed::Beehive::Options o;
   o.sink = 1;
   o.window = 1;
   o.threshold = 4;
   o.stride = 4;
-  buzz::Beehive policy(o, 1, 8);
+  typed::Beehive policy(o, 1, 8);
   policy.pin(3, 1);
   policy.append(7);
   const std::vector<float> mass = {1, 5, 1, 0, 4, 3, 1};
@@ -303,9 +303,9 @@ TEST(Pins, OnRowsThatAreTakenBackAreGone) {
 }
 
 TEST(PinsOfAModel, AreInAllLayersOrInNone) {
-  buzz::Options roomy, tight;
+  typed::Options roomy, tight;
   tight.threshold = 3;
-  buzz::ModelCache<float> model({1, 1, 4, 1}, {roomy, tight});
+  typed::Model<float> model({1, 1, 4, 1}, {roomy, tight});
   EXPECT_EQ(refused([&] { model.pin(10, 3); }), "pinned rows");
   EXPECT_TRUE(model.layer(0).policy().pins().empty());
   model.pin(10, 2);

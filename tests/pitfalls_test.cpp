@@ -5,12 +5,13 @@
 
 #include <set>
 
-#include "buzz/buzz_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
-using buzz::BuzzCache;
+template <class T, class P = typed::Beehive>
+using BuzzCache = typed::Cache<T, P>;
 using buzz::HiveRule;
 using oracle::Config;
 using oracle::feed;
@@ -18,7 +19,7 @@ using oracle::Kind;
 using oracle::small;
 using oracle::Text;
 
-using Given = buzz::Policy<buzz::Given, buzz::Segments>;
+using Given = typed::Policy<typed::Given, buzz::Segments>;
 
 // 1: a keep-count that rounds down to 0 empties the cache, and NaN follows.
 
@@ -37,28 +38,28 @@ int fewest_rows(const typename P::Options& options) {
 }
 
 TEST(Pitfall1, SomeRowStaysOfAnyLengthWithAnyBudget) {
-  buzz::Beehive::Options bees;
+  typed::Beehive::Options bees;
   for (bees.sink = 0; bees.sink <= 1; ++bees.sink)
     for (bees.window = 0; bees.window <= 2; ++bees.window)
       for (bees.threshold = 1; bees.threshold <= 4; ++bees.threshold)
         for (bees.stride = 2; bees.stride <= 9; ++bees.stride)
           for (HiveRule rule : {HiveRule::first, HiveRule::heaviest, HiveRule::together}) {
             bees.hive = rule;
-            ASSERT_GE(fewest_rows<buzz::Beehive>(bees), 1) << "threshold " << bees.threshold;
+            ASSERT_GE(fewest_rows<typed::Beehive>(bees), 1) << "threshold " << bees.threshold;
           }
   for (int sink : {0, 1})
     for (int window : {0, 1, 2})
       for (int heavy : {0, 1, 2}) {
-        buzz::HeavyHitter::Options hitters;
+        typed::HeavyHitter::Options hitters;
         hitters.sink = sink;
         hitters.window = window;
         hitters.heavy = heavy;
         // Where nothing is to stay, nothing does; the next token then sees itself.
-        EXPECT_EQ(fewest_rows<buzz::HeavyHitter>(hitters), std::min(1, sink + window + heavy));
-        buzz::Streaming::Options streaming;
+        EXPECT_EQ(fewest_rows<typed::HeavyHitter>(hitters), std::min(1, sink + window + heavy));
+        typed::Streaming::Options streaming;
         streaming.sink = sink;
         streaming.window = window;
-        EXPECT_EQ(fewest_rows<buzz::Streaming>(streaming), std::min(1, sink + window));
+        EXPECT_EQ(fewest_rows<typed::Streaming>(streaming), std::min(1, sink + window));
       }
 }
 
@@ -147,14 +148,14 @@ std::vector<int> middle_after(const typename P::Options& options, int tokens, He
 
 TEST(Pitfall12, ABeehiveDoesNotFreezeOnThePrompt) {
   for (HiveRule rule : {HiveRule::first, HiveRule::heaviest, HiveRule::together}) {
-    buzz::Beehive::Options o;
+    typed::Beehive::Options o;
     o.sink = 2;
     o.window = 4;
     o.threshold = 24;
     o.stride = 4;
     o.hive = rule;
     const std::vector<int> middle =
-        middle_after<buzz::Beehive>(o, 1000, [](int, int position) { return position < 40; });
+        middle_after<typed::Beehive>(o, 1000, [](int, int position) { return position < 40; });
     const auto of_prompt = std::count_if(middle.begin(), middle.end(), [](int p) { return p < 40; });
     EXPECT_LE(of_prompt, 1) << "its heaviest row may stay";
     EXPECT_GT(static_cast<int>(middle.size()) - of_prompt, 8);
@@ -162,13 +163,13 @@ TEST(Pitfall12, ABeehiveDoesNotFreezeOnThePrompt) {
 }
 
 TEST(Pitfall12, MeanAndLatestMassFollowTheAttention) {
-  for (buzz::MassKind mass : {buzz::MassKind::mean, buzz::MassKind::latest}) {
-    buzz::HeavyHitter::Options o;
+  for (buzz::AttentionKind mass : {buzz::AttentionKind::mean, buzz::AttentionKind::latest}) {
+    typed::HeavyHitter::Options o;
     o.window = 2;
     o.heavy = 10;
     o.mass = mass;
     const std::vector<int> middle =
-        middle_after<buzz::HeavyHitter>(o, 200, [](int now, int position) { return (now < 100) == (position < 100); });
+        middle_after<typed::HeavyHitter>(o, 200, [](int now, int position) { return (now < 100) == (position < 100); });
     ASSERT_EQ(middle.size(), 10u);
     EXPECT_GE(middle.front(), 100) << "what was heeded long ago is no longer worth its place";
   }

@@ -5,18 +5,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using buzz::Beehive;
+using buzz::AttentionKind;
 using buzz::HiveRule;
-using buzz::MassKind;
 using buzz::Regions;
+using typed::Beehive;
 using Rows = std::vector<int>;
 using Values = std::vector<float>;
 
-static_assert(std::is_same<buzz::Options, Beehive::Options>::value, "the library is about the beehive");
+static_assert(std::is_same<typed::Options, Beehive::Options>::value, "the library is about the beehive");
 static_assert(std::is_nothrow_move_constructible<Beehive>::value, "a vector of policies may grow");
 
 template <class P>
@@ -270,12 +270,12 @@ BUZZ_TEST_HAS(capacity);
 #undef BUZZ_TEST_HAS
 
 TEST(Options, HoldWhatIsHonouredAndNothingElse) {
-  using Heavy = buzz::HeavyHitter::Options;
-  using Stream = buzz::Streaming::Options;
-  using Whole = buzz::Full::Options;
-  using Diverse = buzz::Policy<buzz::KeyDiversity, buzz::Segments>::Options;
-  EXPECT_TRUE(has_stride<buzz::Options>::value && has_mass<buzz::Options>::value && has_hive<buzz::Options>::value);
-  EXPECT_FALSE(has_heavy<buzz::Options>::value || has_capacity<buzz::Options>::value);
+  using Heavy = typed::HeavyHitter::Options;
+  using Stream = typed::Streaming::Options;
+  using Whole = typed::Full::Options;
+  using Diverse = typed::Policy<typed::KeyDiversity, buzz::Segments>::Options;
+  EXPECT_TRUE(has_stride<typed::Options>::value && has_mass<typed::Options>::value && has_hive<typed::Options>::value);
+  EXPECT_FALSE(has_heavy<typed::Options>::value || has_capacity<typed::Options>::value);
   EXPECT_TRUE(has_heavy<Heavy>::value && has_mass<Heavy>::value && has_threshold<Heavy>::value);
   EXPECT_FALSE(has_stride<Heavy>::value || has_hive<Heavy>::value);
   EXPECT_TRUE(has_threshold<Stream>::value);
@@ -288,24 +288,25 @@ TEST(Options, HoldWhatIsHonouredAndNothingElse) {
 }  // namespace
 
 // Every pair of score and select compiles, whole.
-template class buzz::Policy<buzz::Mass, buzz::Segments>;
-template class buzz::Policy<buzz::Mass, buzz::TopK>;
-template class buzz::Policy<buzz::Mass, buzz::Nothing>;
-template class buzz::Policy<buzz::Mass, buzz::Everything>;
-template class buzz::Policy<buzz::KeyDiversity, buzz::Segments>;
-template class buzz::Policy<buzz::KeyDiversity, buzz::TopK>;
-template class buzz::Policy<buzz::ValueNorm, buzz::Segments>;
-template class buzz::Policy<buzz::RecentMass, buzz::Segments>;
-template class buzz::Policy<buzz::RecentMass, buzz::TopKOfPrefix>;
-template class buzz::Policy<buzz::Mixed<buzz::KeyDiversity, buzz::ValueNorm>, buzz::Segments>;
-template class buzz::Policy<buzz::Mixed<buzz::Mass, buzz::ValueNorm>, buzz::TopK>;
-template class buzz::Policy<buzz::Mixed<buzz::KeyDiversity, buzz::RecentMass>, buzz::Segments>;
-template class buzz::Policy<buzz::Mixed<buzz::Mixed<buzz::KeyDiversity, buzz::ValueNorm>, buzz::Mass>, buzz::Segments>;
-template class buzz::Policy<buzz::Shared<buzz::Mixed<buzz::Mass, buzz::ValueNorm>>, buzz::Segments>;
-template class buzz::Policy<buzz::Shared<buzz::NewestMass>, buzz::TopKOfAll>;
-template class buzz::Policy<buzz::Given, buzz::Segments>;
-template class buzz::Policy<buzz::Given, buzz::TopK>;
-template class buzz::Policy<buzz::NoScore, buzz::Segments>;
-template class buzz::Policy<buzz::NoScore, buzz::TopK>;
-template class buzz::Policy<buzz::NoScore, buzz::Nothing>;
-template class buzz::Policy<buzz::NoScore, buzz::Everything>;
+template class typed::Policy<typed::Mass, buzz::Segments>;
+template class typed::Policy<typed::Mass, buzz::TopK>;
+template class typed::Policy<typed::Mass, buzz::Nothing>;
+template class typed::Policy<typed::Mass, buzz::Everything>;
+template class typed::Policy<typed::KeyDiversity, buzz::Segments>;
+template class typed::Policy<typed::KeyDiversity, buzz::TopK>;
+template class typed::Policy<typed::ValueNorm, buzz::Segments>;
+template class typed::Policy<typed::RecentMass, buzz::Segments>;
+template class typed::Policy<typed::RecentMass, buzz::TopKOfPrefix>;
+template class typed::Policy<typed::Mixed<typed::KeyDiversity, typed::ValueNorm>, buzz::Segments>;
+template class typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
+template class typed::Policy<typed::Mixed<typed::KeyDiversity, typed::RecentMass>, buzz::Segments>;
+template class typed::Policy<typed::Mixed<typed::Mixed<typed::KeyDiversity, typed::ValueNorm>, typed::Mass>,
+                             buzz::Segments>;
+template class typed::Policy<typed::Shared<typed::Mixed<typed::Mass, typed::ValueNorm>>, buzz::Segments>;
+template class typed::Policy<typed::Shared<typed::NewestMass>, buzz::TopKOfAll>;
+template class typed::Policy<typed::Given, buzz::Segments>;
+template class typed::Policy<typed::Given, buzz::TopK>;
+template class typed::Policy<typed::NoScore, buzz::Segments>;
+template class typed::Policy<typed::NoScore, buzz::TopK>;
+template class typed::Policy<typed::NoScore, buzz::Nothing>;
+template class typed::Policy<typed::NoScore, buzz::Everything>;

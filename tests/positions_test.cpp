@@ -143,8 +143,8 @@ TEST(CompactPositions, DoNotDriftInBfloat16) { does_not_drift_on_any_rope(Elemen
 TEST(CompactPositions, DoNotDriftInInt8) { does_not_drift_on_any_rope(Element::int8); }
 
 /// The most that a row moves in `tokens` tokens of random scores, one a call.
-int most_moves(const buzz::Options& o, int tokens) {
-  buzz::Beehive policy(o, 1);
+int most_moves(const typed::Options& o, int tokens) {
+  typed::Beehive policy(o, 1);
   Moves moves;
   oracle::Random random(7);
   std::vector<float> mass;
@@ -164,7 +164,7 @@ int most_moves(const buzz::Options& o, int tokens) {
 /// What a row can move, one token a call. It moves at most once an eviction: at each that happens while it is in the
 /// window, once into the hive, and then each time that its place in the hive, at most `hive`, shrinks by hive_stride
 /// (`keep` more where the best of wider chunks stay). Evictions are at least `every` tokens apart.
-double may_move(const buzz::Options& o) {
+double may_move(const typed::Options& o) {
   const int hive_stride = o.hive_stride != 0 ? o.hive_stride : buzz::default_hive_stride(o.stride);
   int hive = 0, every = o.threshold + 1;
   for (int i = 0; i < 200; ++i) {  // until it is steady
@@ -186,7 +186,7 @@ TEST(CompactPositions, ARowMovesAsOftenAsIsStated) {
       for (int threshold : {4, 30, 400})
         for (int stride : {2, 3, 5})
           for (int keep : {1, 3}) {
-            buzz::Options o;
+            typed::Options o;
             o.window = window;
             o.threshold = threshold;
             o.stride = stride;
@@ -199,14 +199,14 @@ TEST(CompactPositions, ARowMovesAsOftenAsIsStated) {
 }
 
 TEST(CompactPositions, ARowOfThePapersOptionsMovesFiveTimes) {
-  const buzz::Options paper;
+  const typed::Options paper;
   EXPECT_EQ(most_moves(paper, 20000), 5);
   EXPECT_LE(may_move(paper), std::log2(paper.threshold) + 2);
 }
 
 TEST(CompactPositions, ARowOfAWideWindowMovesAtEveryEviction) {
   // log2(threshold) + 2 holds where an eviction frees more rows than the window has; here it frees four of 160.
-  buzz::Options o;
+  typed::Options o;
   o.threshold = 8;
   o.stride = 2;
   EXPECT_GT(most_moves(o, 2000), 160 / 5);

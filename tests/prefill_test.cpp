@@ -184,10 +184,10 @@ TEST(Chunk, MayBeLongerThanWindowAndThreshold) {
 
 TEST(SlidingWindow, OfEveryPromptIsADeque) {
   for (int prompt = 1; prompt <= 24; ++prompt) {
-    buzz::Streaming::Options o;
+    typed::Streaming::Options o;
     o.sink = 0;
     o.window = 12;
-    buzz::BuzzCache<float, buzz::Streaming> cache({1, 1, 2, 24}, o);
+    typed::Cache<float, typed::Streaming> cache({1, 1, 2, 24}, o);
     std::deque<int> expected;
     const auto call = [&](int n) {
       for (int i = 0; i < n; ++i) expected.push_back(cache.next_position() + i);
@@ -206,10 +206,10 @@ TEST(SlidingWindow, OfEveryPromptIsADeque) {
 template <class P>
 void fillers_do_not_matter(const typename P::Options& options, const buzz::Rope& rope, const std::vector<int>& matter) {
   const buzz::Shape shape{2, 1, 4, 8};
-  buzz::BuzzCache<float, P> cache(shape, options, rope);
-  buzz::Full::Options room;
+  typed::Cache<float, P> cache(shape, options, rope);
+  typed::Full::Options room;
   room.capacity = 1000;
-  buzz::BuzzCache<float, buzz::Full> full(shape, room, rope);
+  typed::Cache<float, typed::Full> full(shape, room, rope);
   const oracle::Text text;
   for (int first = 0; first < 600;) {
     const int n = 1 + first % 8;
@@ -236,23 +236,23 @@ TEST(RowsOfNoProbability, AreNotMissed) {
   compact.dims = 2;
   compact.positions = buzz::Positions::compact;
   for (const buzz::Rope& rope : {buzz::Rope{}, compact}) {
-    buzz::Beehive::Options hive;
+    typed::Beehive::Options hive;
     hive.threshold = 40;
     hive.window = 12;
-    fillers_do_not_matter<buzz::Beehive>(hive, rope, {0, 2});  // the paper's hive keeps the sink for certain
+    fillers_do_not_matter<typed::Beehive>(hive, rope, {0, 2});  // the paper's hive keeps the sink for certain
     hive.hive = buzz::HiveRule::heaviest;
-    fillers_do_not_matter<buzz::Beehive>(hive, rope, {0, 2, 31});
+    fillers_do_not_matter<typed::Beehive>(hive, rope, {0, 2, 31});
     hive.hive = buzz::HiveRule::together;
     hive.keep = 4;
-    fillers_do_not_matter<buzz::Beehive>(hive, rope, {0, 2, 31, 32, 150, 333});
-    buzz::HeavyHitter::Options heavy;
+    fillers_do_not_matter<typed::Beehive>(hive, rope, {0, 2, 31, 32, 150, 333});
+    typed::HeavyHitter::Options heavy;
     heavy.sink = 1;
     heavy.window = 12;
     heavy.heavy = 20;
-    fillers_do_not_matter<buzz::HeavyHitter>(heavy, rope, {0, 2, 31, 32, 150, 333, 334, 335, 500});
-    buzz::Streaming::Options streaming;
+    fillers_do_not_matter<typed::HeavyHitter>(heavy, rope, {0, 2, 31, 32, 150, 333, 334, 335, 500});
+    typed::Streaming::Options streaming;
     streaming.window = 12;
-    fillers_do_not_matter<buzz::Streaming>(streaming, rope, {0, 2, 3});
+    fillers_do_not_matter<typed::Streaming>(streaming, rope, {0, 2, 3});
   }
 }
 

@@ -114,7 +114,7 @@ class Exact {
   void score(int n) {
     if constexpr (P::needs_mass) {
       observe(n);
-    } else if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
+    } else if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
       std::vector<float> scores;
       for (int h = 0; h < heads(); ++h)
         for (oracle::Row& row : oracle_.head(h)) {
@@ -206,14 +206,14 @@ TEST(Properties, PoliciesAreExactOnExactScores) {
   for_each_seed(1, count, [&](std::uint64_t seed) {
     const Config c = oracle::draw(seed);
     ++runs;
-    if (c.kind == Kind::beehive) Exact<buzz::Beehive>(c).run(&evictions, &pins);
-    if (c.kind == Kind::heavy_hitter) Exact<buzz::HeavyHitter>(c).run(&evictions, &pins);
-    if (c.kind == Kind::streaming) Exact<buzz::Streaming>(c).run(&evictions, &pins);
-    if (c.kind == Kind::full) Exact<buzz::Full>(c).run(&evictions, &pins);
-    if (c.kind == Kind::strided) Exact<buzz::Strided>(c).run(&evictions, &pins);
-    if (c.kind == Kind::given) Exact<buzz::Policy<buzz::Given, buzz::Segments>>(c).run(&evictions, &pins);
-    if (c.kind == Kind::tova) Exact<buzz::Tova>(c).run(&evictions, &pins);
-    if (c.kind == Kind::snap_kv) Exact<buzz::SnapKv>(c).run(&evictions, &pins);
+    if (c.kind == Kind::beehive) Exact<typed::Beehive>(c).run(&evictions, &pins);
+    if (c.kind == Kind::heavy_hitter) Exact<typed::HeavyHitter>(c).run(&evictions, &pins);
+    if (c.kind == Kind::streaming) Exact<typed::Streaming>(c).run(&evictions, &pins);
+    if (c.kind == Kind::full) Exact<typed::Full>(c).run(&evictions, &pins);
+    if (c.kind == Kind::strided) Exact<typed::Strided>(c).run(&evictions, &pins);
+    if (c.kind == Kind::given) Exact<typed::Policy<typed::Given, buzz::Segments>>(c).run(&evictions, &pins);
+    if (c.kind == Kind::tova) Exact<typed::Tova>(c).run(&evictions, &pins);
+    if (c.kind == Kind::snap_kv) Exact<typed::SnapKv>(c).run(&evictions, &pins);
     // Those that look at rows have no exact scores: a cosine is rounded.
   });
   if (HasFailure()) return;

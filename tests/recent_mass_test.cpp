@@ -1,17 +1,15 @@
-#include "buzz/score/recent_mass.h"
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
 using buzz::Pooling;
-using buzz::SnapKv;
+using typed::SnapKv;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 
@@ -29,7 +27,7 @@ SnapKv::Options options(int queries, int kernel, Pooling pooling = Pooling::max)
 /// The worths of rows whose queries' column sums are given, [queries][rows], with `begin` rows before them.
 Values worth(const SnapKv::Options& o, const std::vector<Values>& sums, int begin = 0) {
   const int rows = static_cast<int>(sums[0].size());
-  buzz::RecentMass score(o, 1, rows);
+  typed::RecentMass score(o, 1, rows);
   score.append(0, rows);
   for (const Values& s : sums) score.add(0, s.data(), rows, true);
   Values result(static_cast<std::size_t>(rows - begin));

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "buzz/policies.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -136,21 +136,21 @@ bool rolls_back_from_two_parts(Policy policy) {
 }
 
 TEST(RollbackOfCalls, IsRefusedWherePartsHoldTheQueriesThatItNeeds) {
-  buzz::Tova::Options tova;
+  typed::Tova::Options tova;
   tova.heavy = tova.threshold = 20;
-  EXPECT_EQ(buzz::Tova(tova, 1, 10, 3).queries_apart(), 4) << "the newest, and three before it";
-  EXPECT_FALSE(rolls_back_from_two_parts(buzz::Tova(tova, 1, 10, 3)));
-  buzz::SnapKv::Options snap;
+  EXPECT_EQ(typed::Tova(tova, 1, 10, 3).queries_apart(), 4) << "the newest, and three before it";
+  EXPECT_FALSE(rolls_back_from_two_parts(typed::Tova(tova, 1, 10, 3)));
+  typed::SnapKv::Options snap;
   snap.heavy = snap.threshold = 20;
   snap.queries = 2;
-  EXPECT_EQ(buzz::SnapKv(snap, 1, 10, 3).queries_apart(), 5);
-  EXPECT_FALSE(rolls_back_from_two_parts(buzz::SnapKv(snap, 1, 10, 3)));
-  buzz::Beehive::Options sums;
-  EXPECT_EQ(buzz::Beehive(sums, 1, 10, 3).queries_apart(), 3);
-  EXPECT_TRUE(rolls_back_from_two_parts(buzz::Beehive(sums, 1, 10, 3)));
-  sums.mass = buzz::MassKind::largest;
-  EXPECT_EQ(buzz::Beehive(sums, 1, 10, 3).queries_apart(), std::numeric_limits<int>::max());
-  EXPECT_FALSE(rolls_back_from_two_parts(buzz::Beehive(sums, 1, 10, 3)));
+  EXPECT_EQ(typed::SnapKv(snap, 1, 10, 3).queries_apart(), 5);
+  EXPECT_FALSE(rolls_back_from_two_parts(typed::SnapKv(snap, 1, 10, 3)));
+  typed::Beehive::Options sums;
+  EXPECT_EQ(typed::Beehive(sums, 1, 10, 3).queries_apart(), 3);
+  EXPECT_TRUE(rolls_back_from_two_parts(typed::Beehive(sums, 1, 10, 3)));
+  sums.attention = buzz::AttentionKind::largest;
+  EXPECT_EQ(typed::Beehive(sums, 1, 10, 3).queries_apart(), std::numeric_limits<int>::max());
+  EXPECT_FALSE(rolls_back_from_two_parts(typed::Beehive(sums, 1, 10, 3)));
 }
 
 }  // namespace

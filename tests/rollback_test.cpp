@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -254,10 +254,10 @@ TEST(Rollback, DoesNotReachBehindTokensObservedOnceMore) {
 }
 
 TEST(RollbackOfAModel, IsInAllLayersOrInNone) {
-  buzz::Options roomy, tight;
+  typed::Options roomy, tight;
   tight.threshold = 3;
   tight.window = 4;
-  buzz::ModelCache<float> model({1, 1, 4, 1, 4}, {roomy, tight});
+  typed::Model<float> model({1, 1, 4, 1, 4}, {roomy, tight});
   const auto step = [&] {
     for (int i = 0; i < 2; ++i) feed(model.layer(i), Text(), 1);
   };

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "buzz/model_cache.h"
 #include "buzz/rope_scaling.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -130,11 +130,11 @@ TEST(Save, SaysThatAStreamRefuses) {
 
 // All layers of a model.
 
-using Model = buzz::ModelCache<float>;
+using Model = typed::Model<float>;
 
 Model model_of(int layers, int last_threshold = 18) {
   Config c = small(Kind::beehive);
-  std::vector<buzz::Options> options(static_cast<std::size_t>(layers), oracle::library_options<buzz::Beehive>(c));
+  std::vector<typed::Options> options(static_cast<std::size_t>(layers), oracle::library_options<typed::Beehive>(c));
   options.back().threshold = last_threshold;
   return Model(library_shape(c), options, Rope{10000.0});
 }

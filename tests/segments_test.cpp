@@ -7,14 +7,14 @@
 #include <random>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
 using buzz::HiveRule;
 using buzz::Passes;
 using buzz::Regions;
-using ByGiven = buzz::Policy<buzz::Given, buzz::Segments>;
+using ByGiven = typed::Policy<typed::Given, buzz::Segments>;
 using Options = ByGiven::Options;
 using Rows = std::vector<int>;
 using Values = std::vector<float>;

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "buzz/budget.h"
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_IN_SANITIZER 1
@@ -28,16 +28,16 @@ using oracle::Kind;
 using oracle::refused;
 using oracle::small;
 using oracle::Text;
-using Model = buzz::ModelCache<float>;
+using Model = typed::Model<float>;
 
-buzz::Options layer_options(int window, int threshold) {
-  buzz::Options o = oracle::library_options<buzz::Beehive>(small(Kind::beehive));
+typed::Options layer_options(int window, int threshold) {
+  typed::Options o = oracle::library_options<typed::Beehive>(small(Kind::beehive));
   o.window = window;
   o.threshold = threshold;
   return o;
 }
 
-const std::vector<buzz::Options> kLayers = {layer_options(6, 18), layer_options(3, 40), layer_options(9, 7)};
+const std::vector<typed::Options> kLayers = {layer_options(6, 18), layer_options(3, 40), layer_options(9, 7)};
 const buzz::Shape kShape{4, 2, 8, 8, 4};
 
 Model model() {
@@ -109,7 +109,7 @@ TEST(Layers, KeepWithinTheirOwnBounds) {
   for (int turn = 0; turn < 80; ++turn) {
     feed_all(m, Text(), 1 + turn % 8);
     for (int i = 0; i < 3; ++i) {
-      const buzz::Options& o = kLayers[static_cast<std::size_t>(i)];
+      const typed::Options& o = kLayers[static_cast<std::size_t>(i)];
       ASSERT_LE(m.rows(i), o.sink + o.window + o.threshold);
       ASSERT_EQ(m.layer(i).next_position(), m.layer(0).next_position());
     }
@@ -130,12 +130,12 @@ TEST(MaxBytes, IsMetByABudgetThatIsSplit) {
   // What a row costs in all is measured, and the thresholds are made of what is left.
   const std::size_t most = 300000;
   const auto cost = [](int threshold) {
-    return static_cast<long long>(buzz::BuzzCache<float>(kShape, layer_options(6, threshold)).bytes());
+    return static_cast<long long>(typed::Cache<float>(kShape, layer_options(6, threshold)).bytes());
   };
   const long long row = cost(101) - cost(100), without = cost(1) - row;
   const std::vector<long long> thresholds =
       buzz::split_budget((static_cast<long long>(most) - 3 * without) / (row + 64), {1, 2, 3}, 1);
-  std::vector<buzz::Options> layers;
+  std::vector<typed::Options> layers;
   for (long long t : thresholds) layers.push_back(layer_options(6, static_cast<int>(t)));
   const Model m(kShape, layers, {}, {}, most);
   EXPECT_LE(m.bytes(), most);
@@ -182,13 +182,13 @@ void expect_about(std::size_t taken, std::size_t bytes) {
 
 template <class T>
 void takes_what_it_says(const buzz::Rope& rope) {
-  buzz::Options o;
+  typed::Options o;
   o.threshold = 1000;
   const std::size_t before = allocated();
-  const buzz::BuzzCache<T> cache({8, 2, 64, 16, 3}, o, rope);
+  const typed::Cache<T> cache({8, 2, 64, 16, 3}, o, rope);
   const std::size_t with_one = allocated();
   expect_about(with_one - before, cache.bytes());
-  const buzz::BuzzCache<T> fork = cache.fork();
+  const typed::Cache<T> fork = cache.fork();
   expect_about(allocated() - with_one, fork.bytes());
   EXPECT_EQ(fork.bytes(), cache.bytes());
 }

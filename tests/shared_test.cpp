@@ -1,15 +1,13 @@
-#include "buzz/score/shared.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using SharedGiven = buzz::Policy<buzz::Shared<buzz::Given>, buzz::TopK>;
+using SharedGiven = typed::Policy<typed::Shared<typed::Given>, buzz::TopK>;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 
@@ -63,11 +61,11 @@ TEST(Shared, SecondEvictionsAreNotThoseOfTheFirst) {
 }
 
 TEST(Tova, KeepsWhatTheNewestQueryLooksAtInAllHeads) {
-  const buzz::Tova::Options o = buzz::Tova::Options::for_rows(4);
+  const typed::Tova::Options o = typed::Tova::Options::for_rows(4);
   EXPECT_EQ(o.sink, 0);
   EXPECT_EQ(o.window, 0);
   EXPECT_EQ(o.heavy, 3);
-  buzz::Tova policy(o, 2, 1);
+  typed::Tova policy(o, 2, 1);
   const auto step = [&](const Values& p) {
     policy.append(1);
     policy.observe(buzz::view(p, 2, 1, policy.rows()));

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "buzz/model_cache.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -187,12 +187,12 @@ TEST(TwoThreads, OnTwoCachesAreAsOneAfterTheOther) {
 }
 
 TEST(TwoThreads, OnTwoLayersOfAModelAreAsOneAfterTheOther) {
-  buzz::Options wide, tight;
+  typed::Options wide, tight;
   wide.window = 40;
   tight.window = 6;
   tight.threshold = 12;
-  buzz::ModelCache<float> both({2, 2, 8, 8}, {wide, tight}, compact()), serial = both.fork();
-  const auto life = [](buzz::BuzzCache<float>& layer) {
+  typed::Model<float> both({2, 2, 8, 8}, {wide, tight}, compact()), serial = both.fork();
+  const auto life = [](typed::Cache<float>& layer) {
     for (int turn = 0; turn < 100; ++turn) feed(layer, Text(3), 1 + turn % 8);
   };
   std::thread other([&] { life(both.layer(1)); });

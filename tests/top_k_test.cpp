@@ -7,11 +7,11 @@
 #include <random>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using ByGiven = buzz::Policy<buzz::Given, buzz::TopK>;
+using ByGiven = typed::Policy<typed::Given, buzz::TopK>;
 using Options = ByGiven::Options;
 using Rows = std::vector<int>;
 using Values = std::vector<float>;

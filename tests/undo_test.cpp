@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "buzz/policies.h"
 #include "oracle_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -111,25 +111,25 @@ TEST(UndoLog, BytesAreItsCopies) {
 
 // The policy's use of it.
 
-buzz::Beehive::Options wide() {
-  buzz::Beehive::Options o;
+typed::Beehive::Options wide() {
+  typed::Beehive::Options o;
   o.sink = 1;
   o.window = 100;
   o.threshold = 10;
   return o;
 }
 
-Values scores(const buzz::Beehive& p) { return Values(p.scores(0).begin(), p.scores(0).end()); }
+Values scores(const typed::Beehive& p) { return Values(p.scores(0).begin(), p.scores(0).end()); }
 
 /// Appends one token and observes it, giving `mass` to every row.
-void token(buzz::Beehive& p, float mass) {
+void token(typed::Beehive& p, float mass) {
   p.append(1);
   const Values all(static_cast<std::size_t>(p.rows()), mass);
   p.observe_mass(buzz::view(all, 1, 1, p.rows()));
 }
 
 TEST(PolicyRollback, TakesScoresBackExactly) {
-  buzz::Beehive p(wide(), 1, 8, 4);
+  typed::Beehive p(wide(), 1, 8, 4);
   token(p, 0.1f);
   token(p, 0.3f);
   const Values before = scores(p);
@@ -142,7 +142,7 @@ TEST(PolicyRollback, TakesScoresBackExactly) {
 }
 
 TEST(PolicyRollback, OfPartOfACallTakesItsLastPartsBack) {
-  buzz::Beehive p(wide(), 1, 8, 4);
+  typed::Beehive p(wide(), 1, 8, 4);
   p.append(3);
   const Values parts = {1, 0, 0, /**/ 2, 3, 0, /**/ 4, 5, 6};
   p.observe_mass(buzz::view(parts, 3, 1, 3));
@@ -155,7 +155,7 @@ TEST(PolicyRollback, OfPartOfACallTakesItsLastPartsBack) {
 }
 
 TEST(PolicyRollback, CannotSplitAPart) {
-  buzz::Beehive p(wide(), 1, 8, 4);
+  typed::Beehive p(wide(), 1, 8, 4);
   p.append(4);
   const Values parts = {1, 1, 1, 1, /**/ 2, 2, 2, 2};  // three queries together, then the newest
   p.observe_mass(buzz::view(parts, 2, 1, 4));
@@ -167,7 +167,7 @@ TEST(PolicyRollback, CannotSplitAPart) {
 }
 
 TEST(PolicyRollback, TakesBackTokensThatWereNeverObserved) {
-  buzz::Beehive p(wide(), 1, 8, 4);
+  typed::Beehive p(wide(), 1, 8, 4);
   token(p, 1);
   p.append(3);
   p.rollback(3);
@@ -177,7 +177,7 @@ TEST(PolicyRollback, TakesBackTokensThatWereNeverObserved) {
 }
 
 TEST(PolicyRollback, OfGivenScoresBringsTheEarlierOnesBack) {
-  using Policy = buzz::Policy<buzz::Given, buzz::Segments>;
+  using Policy = typed::Policy<typed::Given, buzz::Segments>;
   Policy p(Policy::Options(), 1, 8, 4);
   p.append(2);
   const Values first = {1, 2}, second = {3, 4, 5};
@@ -189,7 +189,7 @@ TEST(PolicyRollback, OfGivenScoresBringsTheEarlierOnesBack) {
 }
 
 TEST(PolicyRollback, ReachesAsFarAsIsPromised) {
-  buzz::Beehive p(wide(), 1, 8, 4);
+  typed::Beehive p(wide(), 1, 8, 4);
   for (int i = 0; i < 9; ++i) {
     for (int n = -1; n <= 6; ++n) {
       const bool can = n >= 0 && n <= std::min(4, i);
@@ -201,7 +201,7 @@ TEST(PolicyRollback, ReachesAsFarAsIsPromised) {
 }
 
 TEST(PolicyRollback, RefusesANegativeMost) {
-  EXPECT_EQ(refused([] { buzz::Beehive(wide(), 1, 1, -1); }), "max_rollback");
+  EXPECT_EQ(refused([] { typed::Beehive(wide(), 1, 1, -1); }), "max_rollback");
 }
 
 }  // namespace

@@ -1,15 +1,13 @@
-#include "buzz/score/value_norm.h"
-
 #include <gtest/gtest.h>
 
 #include <limits>
 #include <vector>
 
-#include "buzz/policies.h"
+#include "typed.h"
 
 namespace {
 
-using ByNorm = buzz::Policy<buzz::ValueNorm, buzz::TopK>;
+using ByNorm = typed::Policy<typed::ValueNorm, buzz::TopK>;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 
@@ -40,7 +38,7 @@ float norm(const Values& value) {
   const buzz::CachedRows<float> rows{buzz::View<const float>(value.data(), 1, 1, dim),
                                      buzz::View<const float>(value.data(), 1, 1, dim)};
   float worth = -1;
-  buzz::ValueNorm({}, 1, 1).worth(0, 0, 1, nullptr, 1, rows, &worth);
+  typed::ValueNorm({}, 1, 1).worth(0, 0, 1, nullptr, 1, rows, &worth);
   return worth;
 }
 
@@ -81,7 +79,7 @@ TEST(ValueNorm, CountsEachRowsScale) {
   const Values scales = {0.1f, 1, 3};
   const buzz::RowsView<std::int8_t> rows(buzz::view(codes, 1, 3, 1), buzz::view(scales, 1, 1, 3));
   Values worth(3);
-  buzz::ValueNorm({}, 1, 3).worth(0, 0, 3, nullptr, 3, buzz::CachedRows<std::int8_t>{rows, rows}, worth.data());
+  typed::ValueNorm({}, 1, 3).worth(0, 0, 3, nullptr, 3, buzz::CachedRows<std::int8_t>{rows, rows}, worth.data());
   EXPECT_FLOAT_EQ(worth[0], 12.7f);
   EXPECT_EQ(worth[1], 100);
   EXPECT_EQ(worth[2], 150);

@@ -13,7 +13,7 @@ namespace fuzz {
 template <class T, class P>
 class CacheLife {
  public:
-  using Cache = buzz::BuzzCache<T, P>;
+  using Cache = typed::Cache<T, P>;
 
   CacheLife(Bytes& in, Kind kind)
       : in_(in),
@@ -274,7 +274,7 @@ class CacheLife {
   }
 
   void give() {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
+    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       Floats scores;
       for (int i = 0; i < shape_.kv_heads * cache_.rows(); ++i)
@@ -433,7 +433,7 @@ class CacheLife {
       const int tokens = std::min(1, rows);
       wrong([&] { cache_.observe(v(tokens, shape_.query_heads, dim), v(1, tokens + 1, shape_.query_heads)); });
     }
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value)
+    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value)
       wrong([&] { cache_.give(v(1, heads + 1, rows)); });
   }
 

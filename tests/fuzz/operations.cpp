@@ -10,44 +10,44 @@ using fuzz::CacheLife;
 using fuzz::Kind;
 using fuzz::PolicyLife;
 
-using Given = buzz::Policy<buzz::Given, buzz::Segments>;
+using Given = typed::Policy<typed::Given, buzz::Segments>;
 
 void live(int which, Bytes& in) {
   switch (which) {
     case 0:
-      return PolicyLife<buzz::Beehive>(in, Kind::beehive).run();
+      return PolicyLife<typed::Beehive>(in, Kind::beehive).run();
     case 1:
-      return PolicyLife<buzz::HeavyHitter>(in, Kind::heavy_hitter).run();
+      return PolicyLife<typed::HeavyHitter>(in, Kind::heavy_hitter).run();
     case 2:
-      return PolicyLife<buzz::Streaming>(in, Kind::streaming).run();
+      return PolicyLife<typed::Streaming>(in, Kind::streaming).run();
     case 3:
-      return PolicyLife<buzz::Full>(in, Kind::full).run();
+      return PolicyLife<typed::Full>(in, Kind::full).run();
     case 4:
-      return PolicyLife<buzz::Strided>(in, Kind::strided).run();
+      return PolicyLife<typed::Strided>(in, Kind::strided).run();
     case 5:
       return PolicyLife<Given>(in, Kind::given).run();
     case 6:
-      return CacheLife<float, buzz::Beehive>(in, Kind::beehive).run();
+      return CacheLife<float, typed::Beehive>(in, Kind::beehive).run();
     case 7:
-      return CacheLife<Eigen::half, buzz::Beehive>(in, Kind::beehive).run();
+      return CacheLife<Eigen::half, typed::Beehive>(in, Kind::beehive).run();
     case 8:
-      return CacheLife<Eigen::bfloat16, buzz::HeavyHitter>(in, Kind::heavy_hitter).run();
+      return CacheLife<Eigen::bfloat16, typed::HeavyHitter>(in, Kind::heavy_hitter).run();
     case 9:
-      return CacheLife<std::int8_t, buzz::Beehive>(in, Kind::beehive).run();
+      return CacheLife<std::int8_t, typed::Beehive>(in, Kind::beehive).run();
     case 10:
-      return CacheLife<float, buzz::Streaming>(in, Kind::streaming).run();
+      return CacheLife<float, typed::Streaming>(in, Kind::streaming).run();
     case 11:
-      return CacheLife<std::int8_t, buzz::DiverseBeehive>(in, Kind::diverse).run();
+      return CacheLife<std::int8_t, typed::DiverseBeehive>(in, Kind::diverse).run();
     case 12:
-      return CacheLife<Eigen::half, buzz::Full>(in, Kind::full).run();
+      return CacheLife<Eigen::half, typed::Full>(in, Kind::full).run();
     case 13:
-      return CacheLife<Eigen::bfloat16, buzz::Strided>(in, Kind::strided).run();
+      return CacheLife<Eigen::bfloat16, typed::Strided>(in, Kind::strided).run();
     case 14:
       return CacheLife<float, Given>(in, Kind::given).run();
     case 15:
-      return CacheLife<float, buzz::KeyDiff>(in, Kind::key_diff).run();
+      return CacheLife<float, typed::KeyDiff>(in, Kind::key_diff).run();
     default:
-      return CacheLife<std::int8_t, buzz::KeyValueBeehive>(in, Kind::key_value).run();
+      return CacheLife<std::int8_t, typed::KeyValueBeehive>(in, Kind::key_value).run();
   }
 }
 

@@ -180,7 +180,7 @@ class PolicyLife {
   }
 
   void give() {
-    if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
+    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       std::vector<Part> parts = no_parts(1);
       std::vector<float> flat;
@@ -263,7 +263,7 @@ class PolicyLife {
       if (heads > 1) wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads + 1, 1, rows)); });
       wrong([&] { policy_.observe_mass(buzz::View<const float>(some.data(), 1, heads + 1, rows)); });
       wrong([&] { policy_.observe_mass(buzz::View<const float>(some.data(), rows + 1, heads, rows)); });
-    } else if constexpr (std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value) {
+    } else if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
       wrong([&] { policy_.give(buzz::View<const float>(some.data(), 1, heads, rows + 1)); });
     }
     wrong([&] { policy_.positions(heads); });
@@ -290,7 +290,8 @@ class PolicyLife {
     for (int p : model_.pins()) require(policy_.pins().contains(p), "a pin");
   }
 
-  static constexpr bool remembers = P::needs_mass || std::is_same<P, buzz::Policy<buzz::Given, buzz::Segments>>::value;
+  static constexpr bool remembers =
+      P::needs_mass || std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value;
 
   /// All that the policy is.
   auto bytes() const {

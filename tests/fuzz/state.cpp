@@ -32,7 +32,7 @@ std::string checked(std::string file) {
 }
 
 template <class T, class P>
-void holds(const buzz::BuzzCache<T, P>& cache) {
+void holds(const typed::Cache<T, P>& cache) {
   const buzz::Regions r = cache.regions();
   require(cache.rows() >= 0 && cache.rows() <= cache.capacity(), "rows");
   require(r.sink >= 0 && r.hive >= 0 && r.fresh >= 0 && r.window >= 0 && r.rows() == cache.rows(), "regions");
@@ -46,7 +46,7 @@ void holds(const buzz::BuzzCache<T, P>& cache) {
 }
 
 template <class T, class P>
-bool pins_hold(const buzz::BuzzCache<T, P>& cache) {
+bool pins_hold(const typed::Cache<T, P>& cache) {
   for (const auto& range : cache.policy().pins().ranges())
     for (int h = 0; h < cache.shape().kv_heads; ++h)
       for (int p = range.first; p < std::min(range.end(), cache.next_position()); ++p) {
@@ -58,7 +58,7 @@ bool pins_hold(const buzz::BuzzCache<T, P>& cache) {
 
 /// One more token. Some loaded caches can take none: their positions are used up.
 template <class T, class P>
-bool decode(buzz::BuzzCache<T, P>& cache) {
+bool decode(typed::Cache<T, P>& cache) {
   const buzz::Shape& s = cache.shape();
   std::vector<float> q(static_cast<std::size_t>(s.query_heads * s.head_dim), 0.5f), out(q.size());
   const std::vector<float> kv(static_cast<std::size_t>(s.kv_heads * s.head_dim), 0.25f);
@@ -68,11 +68,11 @@ bool decode(buzz::BuzzCache<T, P>& cache) {
 }
 
 template <class T, class P>
-void go_on(buzz::BuzzCache<T, P>& cache) {
+void go_on(typed::Cache<T, P>& cache) {
   holds(cache);
   require(pins_hold(cache), "a pinned row is missing");
   const std::string saved = bytes_of(cache);
-  buzz::BuzzCache<T, P> again = cache.fork();
+  typed::Cache<T, P> again = cache.fork();
   require(load(again, saved) && bytes_of(again) == saved, "save, load, save");
   require(fuzz::refuses([&] { cache.rollback(1); }), "a rollback past a load");
   cache.evict();
@@ -111,14 +111,14 @@ std::string damaged(Cache cache, fuzz::Bytes& in) {
 }
 
 template <class T, class P>
-void try_cache(buzz::BuzzCache<T, P> cache, fuzz::Bytes& in) {
+void try_cache(typed::Cache<T, P> cache, fuzz::Bytes& in) {
   const std::string file = damaged(cache.fork(), in);
   for (int i = 0; i < 3; ++i) decode(cache);  // so that it has something to lose
   try_to_load(cache, file);
   try_to_load(cache, checked(file));
 }
 
-void try_model(buzz::ModelCache<float> model, fuzz::Bytes& in) {
+void try_model(typed::Model<float> model, fuzz::Bytes& in) {
   const std::string file(reinterpret_cast<const char*>(in.data()), in.size());
   decode(model.layer(1));
   const std::string before = bytes_of(model);
@@ -132,29 +132,29 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::Bytes in(data, size);
   buzz::Rope compact{10000};
   compact.positions = buzz::Positions::compact;
-  buzz::Options bees;
+  typed::Options bees;
   bees.sink = 1;
   bees.window = 2;
   bees.threshold = 4;
   bees.stride = 2;
-  buzz::HeavyHitter::Options heavy;
+  typed::HeavyHitter::Options heavy;
   heavy.window = 2;
   heavy.heavy = 3;
-  buzz::Strided::Options strided;
+  typed::Strided::Options strided;
   strided.window = 3;
   strided.threshold = 6;
   switch (in.in(0, 3)) {
     case 0:
-      try_cache(buzz::BuzzCache<float>({2, 2, 2, 2}, bees, compact), in);
+      try_cache(typed::Cache<float>({2, 2, 2, 2}, bees, compact), in);
       break;
     case 1:
-      try_cache(buzz::BuzzCache<std::int8_t, buzz::HeavyHitter>({2, 2, 2, 1}, heavy), in);
+      try_cache(typed::Cache<std::int8_t, typed::HeavyHitter>({2, 2, 2, 1}, heavy), in);
       break;
     case 2:
-      try_cache(buzz::BuzzCache<Eigen::half, buzz::Strided>({1, 1, 1, 3}, strided), in);
+      try_cache(typed::Cache<Eigen::half, typed::Strided>({1, 1, 1, 3}, strided), in);
       break;
     default:
-      try_model(buzz::ModelCache<float>({1, 1, 1, 1}, {bees, bees}), in);
+      try_model(typed::Model<float>({1, 1, 1, 1}, {bees, bees}), in);
   }
   return 0;
 }

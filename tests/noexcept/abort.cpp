@@ -6,8 +6,8 @@
 // Without a handler a bad option aborts: the signal is what this program has to die of, and turns into its success.
 int main() {
   std::signal(SIGABRT, [](int) { std::_Exit(0); });
-  buzz::Options options;
+  typed::Options options;
   options.stride = 0;
-  buzz::Beehive policy(options, 1);
+  typed::Beehive policy(options, 1);
   return 1;
 }
