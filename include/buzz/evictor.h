@@ -42,7 +42,6 @@ class Evictor {
         undo_((score_->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
         positions_(size(kv_heads, capacity_)),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
-        column_sums_(kv_heads, needs_.attention ? capacity_ : 0),
         shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
 
   Evictor(Evictor&&) = default;             ///< the source may only be destroyed or assigned to
@@ -78,8 +77,7 @@ class Evictor {
     require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
     for (int q = 0; q < queries; ++q) {
-      for (int h = 0; h < heads_; ++h)
-        std::copy_n(column_sums_(probabilities, h, q), rows_, sums_.data() + size(h, capacity_));
+      for (int h = 0; h < heads_; ++h) column_sums(probabilities, heads_, h, q, sums_.data() + size(h, capacity_));
       observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
     }
   }
@@ -216,7 +214,7 @@ class Evictor {
   /// Bytes allocated.
   std::size_t bytes() const {
     return score_->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
-           undo_.bytes() + sums_.size() * sizeof(float) + column_sums_.bytes() + shared_.size() * sizeof(double);
+           undo_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
   }
 
   /// As newly made.
@@ -372,8 +370,7 @@ class Evictor {
   UndoLog undo_;
   std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
   std::vector<float> sums_;              // [kv_heads, capacity], of a query, where the score looks at attention
-  ColumnSums column_sums_;
-  std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
+  std::vector<double> shared_;           // [2, capacity]: the sum over heads, and one head's; where heads share
 };
 
 }  // namespace buzz
