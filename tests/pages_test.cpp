@@ -16,6 +16,7 @@
 
 #include "buzz/adapters/llama.h"
 #include "fake_llama.h"
+#include "buzz/policy_list.h"
 #include "typed.h"
 
 namespace {

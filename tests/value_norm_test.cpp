@@ -35,11 +35,11 @@ std::vector<Rows> kept(const std::vector<T>& values, int heads, int rows, int he
 /// A row's worth, one row of values of one head.
 float norm(const Values& value) {
   const int dim = static_cast<int>(value.size());
-  const buzz::CachedRows<float> rows{buzz::View<const float>(value.data(), 1, 1, dim),
-                                     buzz::View<const float>(value.data(), 1, 1, dim)};
-  float worth = -1;
-  typed::ValueNorm({}, 1, 1).worth(0, 0, 1, nullptr, 1, rows, &worth);
-  return worth;
+  const buzz::RowsView<float> rows(buzz::View<const float>(value.data(), 1, 1, dim));
+  const buzz::FloatRowsOf<float> values(rows);
+  double worth = -1;
+  buzz::ValueNorm().importance({0, 0, 1, nullptr, 1, nullptr, &values}, &worth);
+  return static_cast<float>(worth);
 }
 
 TEST(ValueNorm, IsTheEuclideanLength) {
