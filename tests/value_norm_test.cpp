@@ -78,9 +78,10 @@ TEST(ValueNorm, CountsEachRowsScale) {
   const std::vector<std::int8_t> codes = {127, 100, 50};
   const Values scales = {0.1f, 1, 3};
   const buzz::RowsView<std::int8_t> rows(buzz::view(codes, 1, 3, 1), buzz::view(scales, 1, 1, 3));
-  Values worth(3);
-  typed::ValueNorm({}, 1, 3).worth(0, 0, 3, nullptr, 3, buzz::CachedRows<std::int8_t>{rows, rows}, worth.data());
-  EXPECT_FLOAT_EQ(worth[0], 12.7f);
+  const buzz::FloatRowsOf<std::int8_t> values(rows);
+  double worth[3];
+  buzz::ValueNorm().importance({0, 0, 3, nullptr, 3, nullptr, &values}, worth);
+  EXPECT_FLOAT_EQ(static_cast<float>(worth[0]), 12.7f);
   EXPECT_EQ(worth[1], 100);
   EXPECT_EQ(worth[2], 150);
 }
