@@ -17,7 +17,7 @@ using Frequencies = std::vector<double>;
 
 constexpr double kPi = 3.14159265358979323846;
 
-double plain(double base, int dims, int i) { return 1 / std::pow(base, (2.0 * i) / dims); }
+double plain(double base, int dims, int i) { return 1 / std::pow(buzz::as_written(base), (2.0 * i) / dims); }
 
 void expect_near(const Rope& rope, const Frequencies& expected) {
   ASSERT_EQ(rope.frequencies.size(), expected.size());

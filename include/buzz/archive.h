@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -110,7 +111,7 @@ class Reader {
   void same(const char* field, T expected) {
     if constexpr (std::is_floating_point<T>::value) {
       const double value = get<double>();
-      if (!(value == static_cast<double>(expected)))
+      if (is_nan(value) || value != static_cast<double>(expected))
         fail(field, std::to_string(value), std::to_string(expected) + ", as in this cache");
     } else {
       const std::int64_t value = get<std::int64_t>();

@@ -276,7 +276,7 @@ class Attention {
       if (set) std::fill(out + seen, out + count, 0.f);
       for (int q = 0; q < b.group; set = false) {
         int end = q;  // a query of NaN gives nothing
-        while (end < b.group && std::isfinite(norms[end])) ++end;
+        while (end < b.group && is_finite(norms[end])) ++end;
         kernels::weighted_sum(norms + q, p + q * b.stride, b.stride, end - q, seen, set, out);
         q = end + 1;
       }
@@ -346,13 +346,17 @@ class Attention {
   void add_from_logits(const Block& b, int begin, int end, const View<const float>& lse,
                        const View<float>& mass) const {
     for (int i = 0; i < b.m; ++i) {
-      const float norm = lse.row(0, b.token(i))[b.query_head(i)];
+      const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
       const int seen = (std::min)(end, b.seen(i)) - begin;
       if (seen <= 0 || !is_finite(norm)) continue;
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
-      const float sum = kernels::exp_and_sum(p.data(), seen, norm);
-      if (!is_finite(sum)) p = p.isFinite().select(p, 0.f);  // a NaN in a key
-      b.norms[i] += is_finite(sum) ? sum : p.sum();
+      float sum = kernels::exp_and_sum(p.data(), seen, norm);
+      if (!is_finite(sum)) {  // a NaN in a key
+        std::replace_if(
+            p.data(), p.data() + seen, [](const float& x) { return !is_finite(x); }, 0.f);
+        sum = p.sum();
+      }
+      b.norms[i] += sum;
       Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) += p;
     }
   }

@@ -2,13 +2,14 @@
 
 #include <cstdint>
 
+#include "buzz/finite.h"
 #include "buzz/regions.h"
 
 namespace buzz {
 
 /// Does a row of worth `a` beat an earlier row of worth `b`? Equal worth never does, so that ties go to the lowest
 /// row; NaN loses against every number.
-BUZZ_HOST_DEVICE constexpr bool beats(float a, float b) { return a > b || (a == a && b != b); }
+BUZZ_HOST_DEVICE constexpr bool beats(const float& a, const float& b) { return !is_nan(a) && (is_nan(b) || a > b); }
 
 /// The heavy hitter of a chunk: the index in [0, count) of the highest of worth[0..count), count >= 1. O(count).
 BUZZ_HOST_DEVICE constexpr int heaviest(const float* worth, int count) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "buzz/finite.h"
 #include "buzz/packet.h"
 
 namespace buzz {
@@ -162,9 +165,21 @@ inline Packet exp_or_zero(Packet x) {
   return Eigen::internal::pandnot(Eigen::internal::pexp(x), Eigen::internal::pcmp_lt(x, pset1<Packet>(-87.3f)));
 }
 
+/// exp_and_sum() where a NaN is among the values, or the shift is not finite.
+BUZZ_NOINLINE inline float exp_of_nan(float* p, int count, float shift) {
+  float sum;
+  put_nan(&sum);
+  for (int i = 0; i < count; ++i)
+    if (!is_nan(p[i])) p[i] = is_finite(shift) ? std::exp(p[i] - shift) : sum;
+  return sum;
+}
+
 /// p[i] = exp(p[i] - shift) for i in [0, count); returns their sum. Every value goes through the same packet code, so
 /// that bits do not depend on where p lies, as they do with Eigen's own loops. NaN gives NaN.
 inline float exp_and_sum(float* p, int count, float shift) {
+  if constexpr (BUZZ_FINITE_MATH)  // packets' comparisons pass NaN over there
+    if (!is_finite(shift) || std::any_of(p, p + count, [](const float& x) { return is_nan(x); }))
+      return exp_of_nan(p, count, shift);
   const Packet by = Eigen::internal::pset1<Packet>(shift);
   Packet sum = Eigen::internal::pset1<Packet>(0.f);
   int i = 0;

@@ -8,7 +8,7 @@ namespace buzz {
 
 /// Rope whose frequencies are scaled for a context longer than the model was trained with. Each takes a Rope with a
 /// base, and the number of rotated elements `dims` (head_dim where all are). Errors: as the function says; the rest is
-/// checked when a cache is made of the result.
+/// checked when a cache is made of the result. Tables are the same bits under any compiler flag, as frequency()'s.
 namespace rope_scaling {
 
 constexpr double two_pi = 6.283185307179586476925286766559;  ///< a turn in radians
@@ -16,19 +16,19 @@ constexpr double two_pi = 6.283185307179586476925286766559;  ///< a turn in radi
 /// `rope` with the base's own frequencies in its table. Errors, and so of all below: factor not finite or <= 0, dims
 /// < 2, a base not finite or <= 1.
 inline Rope tabulated(Rope rope, int dims, double factor) {
-  if (!(factor > 0) || !std::isfinite(factor)) fail("factor", std::to_string(factor), "finite and > 0");
+  if (!is_finite(factor) || factor <= 0) fail("factor", std::to_string(factor), "finite and > 0");
   require_range("dims", dims, 2, (std::numeric_limits<int>::max)());
-  if (!(rope.base > 1) || !std::isfinite(rope.base)) fail("rope.base", std::to_string(rope.base), "finite and > 1");
+  if (!is_finite(rope.base) || rope.base <= 1) fail("rope.base", std::to_string(rope.base), "finite and > 1");
   rope.dims = dims;
   rope.frequencies.clear();
-  for (int i = 0; i < dims / 2; ++i) rope.frequencies.push_back(std::pow(rope.base, -2.0 * i / dims));
+  for (int i = 0; i < dims / 2; ++i) rope.frequencies.push_back(frequency(rope.base, i, dims));
   return rope;
 }
 
 /// Position interpolation (arXiv 2306.15595): every frequency is divided by factor.
 inline Rope linear(const Rope& rope, int dims, double factor) {
   Rope result = tabulated(rope, dims, factor);
-  for (double& f : result.frequencies) f /= factor;
+  for (double& f : result.frequencies) f /= as_written(factor);
   return result;
 }
 
@@ -45,12 +45,13 @@ inline Rope ntk(Rope rope, int dims, double factor) {
 /// factor, between them it is mixed. Errors: original_context <= 0, low <= 0 or >= high.
 inline Rope llama3(const Rope& rope, int dims, double factor, double low, double high, double original_context) {
   Rope result = tabulated(rope, dims, factor);
-  if (!(original_context > 0)) fail("original_context", std::to_string(original_context), "> 0");
-  if (!(low > 0 && low < high)) fail("low", std::to_string(low), "> 0 and < high");
+  if (is_nan(original_context) || original_context <= 0)
+    fail("original_context", std::to_string(original_context), "> 0");
+  if (is_nan(low) || is_nan(high) || low <= 0 || low >= high) fail("low", std::to_string(low), "> 0 and < high");
   for (double& f : result.frequencies) {
-    const double turns = original_context * f / two_pi;
-    const double keep = (std::min)(1.0, (std::max)(0.0, (turns - low) / (high - low)));
-    f = keep * f + (1 - keep) * f / factor;
+    const double turns = as_written(as_written(original_context * f) / as_written(two_pi));
+    const double keep = (std::min)(1.0, (std::max)(0.0, as_written((turns - low) / as_written(high - low))));
+    f = as_written(keep * f) + as_written(as_written(as_written(1 - keep) * f) / as_written(factor));
   }
   return result;
 }
@@ -62,8 +63,10 @@ inline Rope llama3(const Rope& rope, int dims, double factor, double low, double
 inline Rope yarn(const Rope& rope, int dims, double factor, double original_context, double beta_fast = 32,
                  double beta_slow = 1, double attention_factor = 0) {
   Rope result = tabulated(rope, dims, factor);
-  if (!(original_context > 0)) fail("original_context", std::to_string(original_context), "> 0");
-  if (!(beta_slow > 0 && beta_slow <= beta_fast)) fail("beta_slow", std::to_string(beta_slow), "> 0 and <= beta_fast");
+  if (is_nan(original_context) || original_context <= 0)
+    fail("original_context", std::to_string(original_context), "> 0");
+  if (is_nan(beta_slow) || is_nan(beta_fast) || beta_slow <= 0 || beta_slow > beta_fast)
+    fail("beta_slow", std::to_string(beta_slow), "> 0 and <= beta_fast");
   const auto dimension = [&](double turns) {  // the pair that turns so often
     return dims * std::log(original_context / (turns * two_pi)) / (2 * std::log(rope.base));
   };
@@ -72,8 +75,8 @@ inline Rope yarn(const Rope& rope, int dims, double factor, double original_cont
   const double width = (std::max)(0.001, high - low);
   for (int i = 0; i < dims / 2; ++i) {
     double& f = result.frequencies[static_cast<std::size_t>(i)];
-    const double scaled = (std::min)(1.0, (std::max)(0.0, (i - low) / width));
-    f = scaled * f / factor + (1 - scaled) * f;
+    const double scaled = (std::min)(1.0, (std::max)(0.0, as_written((i - low) / as_written(width))));
+    f = as_written(as_written(scaled * f) / as_written(factor)) + as_written(as_written(1 - scaled) * f);
   }
   result.attention_factor = attention_factor != 0 ? attention_factor : factor > 1 ? 0.1 * std::log(factor) + 1 : 1;
   return result;

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <vector>
 
+#include "buzz/finite.h"
 #include "buzz/view.h"
 
 namespace buzz {
@@ -21,11 +21,7 @@ class ColumnSums {
     const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
     const int group = probabilities.shape(0) / heads_;
     std::fill_n(sums_.data(), rows, 0.f);
-    Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), seen);
-    for (int q = head * group; q < (head + 1) * group; ++q) {
-      Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, query), seen);
-      sums += p.isFinite().select(p, 0.f);
-    }
+    for (int q = head * group; q < (head + 1) * group; ++q) add_finite(probabilities.row(q, query), seen, sums_.data());
     return sums_.data();
   }
   std::size_t bytes() const { return sums_.size() * sizeof(float); }  ///< allocated

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "buzz/finite.h"
 #include "buzz/keep.h"
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_sums.h"
@@ -67,7 +68,7 @@ class KeyDiversity {
     for (int i = 0; i < count; ++i) {
       const double sum = sums_[static_cast<std::size_t>(i)];
       const double length = distances ? 0 : std::sqrt(squares(begin + i)) * std::sqrt(mean_squares);
-      out[i] = static_cast<float>(distances ? std::sqrt(sum) : length == 0 ? 0 : -sum / length);
+      out[i] = static_cast<float>(distances ? std::sqrt(sum) : is_zero(length) ? 0 : -sum / length);
     }
   }
 
@@ -79,7 +80,7 @@ class KeyDiversity {
 
  private:
   double& squares(int row) { return squares_[static_cast<std::size_t>(row)]; }
-  double inverse_norm(int row) { return squares(row) == 0 ? 0 : 1 / std::sqrt(squares(row)); }
+  double inverse_norm(int row) { return is_zero(squares(row)) ? 0 : 1 / std::sqrt(squares(row)); }
 
   Options o_;
   std::vector<double> squares_;  // [capacity], of the rows' keys

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 #include "buzz/keep.h"
 
 namespace buzz {
@@ -20,7 +21,7 @@ inline void standardise(float* values, int count) {
     squares += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
   const double deviation = std::sqrt(squares / count);
   for (int i = 0; i < count; ++i)
-    values[i] = deviation == 0 ? 0.f : static_cast<float>((static_cast<double>(values[i]) - mean) / deviation);
+    values[i] = is_zero(deviation) ? 0.f : static_cast<float>((static_cast<double>(values[i]) - mean) / deviation);
 }
 
 /// Score: A's worth plus `weight` times B's, each with mean 0 and deviation 1 over the middle rows of its head, so that
@@ -47,7 +48,7 @@ class Mixed {
   static void check(const Options& o) {
     A::check(o);
     B::check(o);
-    if (!std::isfinite(o.weight)) fail("weight", std::to_string(o.weight), "finite");
+    if (!is_finite(o.weight)) fail("weight", std::to_string(o.weight), "finite");
   }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
