@@ -52,7 +52,7 @@ Replay replay(const Trace& t, const typename Policy::Options& options) {
   }
   for (int h = 0; h < t.heads && t.scored(); ++h) {
     std::string line = "score " + std::to_string(h);
-    for (float score : policy.scores(h)) line += " " + std::to_string(std::llround(score * 16384));
+    for (double score : policy.scores(h)) line += " " + std::to_string(std::llround(score * 16384));
     result.lines.push_back(line);
   }
   result.final_length = policy.rows();

@@ -84,7 +84,7 @@ class Typed final : public AnyCache {
   int next_position() const override { return cache_.next_position(); }
   int next_rotary_position() const override { return cache_.next_rotary_position(); }
   buzz::Span<const std::int32_t> positions(int head) const override { return cache_.positions(head); }
-  buzz::Span<const float> scores(int head) const override { return cache_.scores(head); }
+  buzz::Span<const double> scores(int head) const override { return cache_.scores(head); }
   const buzz::Pins& pins() const override { return cache_.policy().pins(); }
   bool has_raw_keys() const override { return cache_.has_raw_keys(); }
   std::size_t bytes() const override { return cache_.bytes(); }

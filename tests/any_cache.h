@@ -62,7 +62,7 @@ class AnyCache {
   virtual int next_position() const = 0;
   virtual int next_rotary_position() const = 0;
   virtual buzz::Span<const std::int32_t> positions(int head) const = 0;
-  virtual buzz::Span<const float> scores(int head) const = 0;
+  virtual buzz::Span<const double> scores(int head) const = 0;
   virtual const buzz::Pins& pins() const = 0;
   virtual bool has_raw_keys() const = 0;
   virtual std::size_t bytes() const = 0;

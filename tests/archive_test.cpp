@@ -84,7 +84,7 @@ TEST(Writer, WritesTheseBytes) {
   // May change with archive_version alone.
   const Bytes b = bytes(written());
   const Bytes expected = {'B', 'U', 'Z', 'Z',                        //
-                          1,   0,   0,   0,   0,   0,   0,    0,     // version
+                          2,   0,   0,   0,   0,   0,   0,    0,     // version
                           2,   1,   0,   0,   0,   0,   0,    0,     // 258
                           0,   0,   0,   0,   0,   0,   0xE0, 0x3F,  // 0.5
                           254, 255, 255, 255, 255, 255, 255,  255,   // -2
@@ -165,8 +165,10 @@ TEST(Reader, NamesWhatIsOther) {
   file[0] = 'b';
   EXPECT_EQ(refuses(file), "magic");
   file = written();
-  file[4] = 2;
-  EXPECT_EQ(refuses(file), "version");
+  for (const int version : {0, 3}) {
+    file[4] = static_cast<char>(version);
+    EXPECT_EQ(refuses(file), "version");
+  }
   file = written();
   file[file.size() - 9] = static_cast<char>(file[file.size() - 9] ^ 1);  // the array's last byte
   EXPECT_EQ(refuses(file), "checksum");

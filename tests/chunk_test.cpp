@@ -40,9 +40,9 @@ std::vector<std::int32_t> every(int count, int stride) {
 using Rows = std::vector<std::int32_t>;
 
 TEST(Beats, IsStrict) {
-  EXPECT_TRUE(buzz::beats(2, 1));
-  EXPECT_FALSE(buzz::beats(1, 2));
-  EXPECT_FALSE(buzz::beats(1, 1));
+  EXPECT_TRUE(buzz::beats(2.f, 1.f));
+  EXPECT_FALSE(buzz::beats(1.f, 2.f));
+  EXPECT_FALSE(buzz::beats(1.f, 1.f));
   EXPECT_FALSE(buzz::beats(0.f, -0.f));
 }
 

@@ -41,15 +41,15 @@ void expect_hosts_compaction(std::uint64_t seed) {
     return reinterpret_cast<T*>((reinterpret_cast<std::uintptr_t>(x.data()) + 15) / 16 * 16);
   };
   const std::size_t per_row = static_cast<std::size_t>(sequences * heads * capacity);
-  std::vector<float> scores(per_row);
+  std::vector<double> scores(per_row);
   std::vector<std::int32_t> positions(per_row), kept(static_cast<std::size_t>(sequences * lists * capacity), 1 << 30);
   for (std::size_t i = 0; i < per_row; ++i) {
-    scores[i] = random.one_in(9) ? NAN : random.real();
+    scores[i] = random.one_in(9) ? static_cast<double>(NAN) : static_cast<double>(random.real());
     positions[i] = static_cast<std::int32_t>(i);
   }
   std::vector<buzz::cuda::State> states(static_cast<std::size_t>(sequences));
   std::vector<T> expected_keys = keys, expected_values = values;
-  std::vector<float> expected_scores = scores;
+  std::vector<double> expected_scores = scores;
   std::vector<std::int32_t> expected_positions = positions;
   const std::ptrdiff_t key_begin = aligned(keys) - keys.data(), value_begin = aligned(values) - values.data();
   for (int s = 0; s < sequences; ++s) {

@@ -22,7 +22,7 @@ Floats draw(Random& random, int size) {
 /// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
 struct Pair {
   Pair(Random& random, int group, buzz::MassKind mass)
-      : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass)) {
+      : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass), {}, any_lse()) {
     tokens = random.in(1, 24);
     if (random.one_in(2)) add(random, 24, false);
     add(random, tokens, true);
@@ -35,6 +35,12 @@ struct Pair {
   static buzz::Options host_options(buzz::MassKind mass) {
     buzz::Options o;
     o.mass = mass;
+    return o;
+  }
+  /// The tests draw log-sum-exps that are no logits'.
+  static buzz::AttentionOptions any_lse() {
+    buzz::AttentionOptions o;
+    o.lse_tolerance = 1e9;
     return o;
   }
   void add(Random& random, int n, bool open) {
@@ -77,7 +83,38 @@ TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
         pair.twin.cache.observe(buzz::cuda::dense(static_cast<const float*>(p.data()), heads, pair.tokens, rows), run),
         0);
     for (int h = 0; h < 2; ++h)
-      for (int r = 0; r < rows; ++r) ASSERT_FLOAT_EQ(pair.twin.score(0, h, r), policy.scores(h)[r]) << "run " << run;
+      for (int r = 0; r < rows; ++r)
+        ASSERT_FLOAT_EQ(static_cast<float>(pair.twin.score(0, h, r)), static_cast<float>(policy.scores(h)[r]))
+            << "run " << run;
+  }
+}
+
+/// A stream of 10^9 tokens: what a float would not take up is added all the same, on the ways of every call.
+TEST(CudaObserve, GrowsOnPastWhatAFloatTakesUp) {
+  const buzz::Shape shape{1, 1, 64, 1};
+  for (const int kept_logits : {0, 1}) {
+    buzz::cuda::Batch batch;
+    batch.kept_logits = kept_logits;
+    Twin twin(shape, batch, {});
+    const Floats zeros(64);
+    const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
+    const float sum = 0x1p30f, quarter = 0.25f;
+    const auto step = [&](auto&& observe) {
+      ASSERT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
+      observe();
+      ASSERT_EQ(twin.cache.evict(1), 0);
+    };
+    step([&] { ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(&sum, 1, 1, 1), 1), 0); });
+    ASSERT_EQ(twin.score(0, 0, 0), 0x1p30);
+    const Floats quarters = {quarter, 0};
+    step([&] { ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(quarters.data(), 1, 1, 2), 1), 0); });
+    EXPECT_EQ(twin.score(0, 0, 0), 0x1p30 + 0.25) << "given probabilities";
+    Floats out(64);
+    step([&] { ASSERT_EQ(twin.cache.attend(row, buzz::cuda::dense(out.data(), 1, 1, 64), 1), 0); });
+    EXPECT_NEAR(twin.score(0, 0, 0), 0x1p30 + 0.25 + 1 / 3., 1e-6) << "attention";
+    const float lse = std::log(4.f);
+    step([&] { ASSERT_EQ(twin.cache.observe(row, &lse, 1), 0); });
+    EXPECT_NEAR(twin.score(0, 0, 0), 0x1p30 + 0.5 + 1 / 3., 1e-6) << "log-sum-exps";
   }
 }
 

@@ -52,9 +52,9 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
   std::vector<buzz::cuda::State> states(static_cast<std::size_t>(sequences));
   for (auto& state : states) state.now = lengths(random, protect, random.one_in(4) ? 3 : capacity);
   const std::size_t size = static_cast<std::size_t>(sequences * heads * capacity);
-  std::vector<float> scores(size), worth(2 * size, NAN);
+  std::vector<double> scores(size), worth(2 * size, static_cast<double>(NAN));
   std::vector<std::int32_t> kept(size, -7), picks(2 * size, -7);
-  for (float& x : scores) x = score(random);
+  for (double& x : scores) x = score(random);
   buzz::cuda::Select<Rule> kernel{scores.data(), nullptr, false, 0.f,   kept.data(), worth.data(), picks.data(),
                                   states.data(), protect, rule,  heads, lists,       capacity,     sequences};
   emulated::Launcher::launch(kernel, {1, lists, sequences}, random.in(0, 1 << 20));
@@ -71,16 +71,16 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
         ASSERT_EQ(then.rows, now.rows);
         continue;
       }
-      std::vector<float> its(static_cast<std::size_t>(r.middle()), 0.f);
+      std::vector<double> its(static_cast<std::size_t>(r.middle()), 0.);
       for (int i = 0; i < r.middle(); ++i)
         for (int h = lists == 1 ? 0 : list; h < (lists == 1 ? heads : list + 1); ++h) {
-          const float x = scores[static_cast<std::size_t>((s * heads + h) * capacity + r.sink + i)];
+          const double x = scores[static_cast<std::size_t>((s * heads + h) * capacity + r.sink + i)];
           its[static_cast<std::size_t>(i)] = lists == heads ? x : its[static_cast<std::size_t>(i)] + x;
         }
       std::vector<std::int32_t> middle(its.size()), picked(its.size());
       int forgotten = select.forgotten(r.hive);
       int count = select.pass(its.data(), r.hive, r.fresh, 0, middle.data());
-      std::vector<float> left(its.size());
+      std::vector<double> left(its.size());
       while (select.again(count)) {
         for (int i = 0; i < count; ++i)
           left[static_cast<std::size_t>(i)] = its[static_cast<std::size_t>(middle[static_cast<std::size_t>(i)])];
@@ -146,7 +146,7 @@ TEST(CudaSelect, StreamingKeepsSinkAndWindow) {
 
 TEST(CudaSelect, EqualRowsStayFromTheFirst) {
   const int capacity = 300;
-  std::vector<float> scores(capacity, 1.f), worth(2 * capacity);
+  std::vector<double> scores(capacity, 1.), worth(2 * capacity);
   std::vector<std::int32_t> kept(capacity), picks(2 * capacity);
   buzz::cuda::State state;
   state.now = {capacity, 0, capacity};
@@ -157,19 +157,32 @@ TEST(CudaSelect, EqualRowsStayFromTheFirst) {
   for (int i = 0; i < 5; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)], i);
 }
 
+TEST(CudaSelect, TellsSumsApartThatAreOneFloat) {
+  const int rows = 3;
+  std::vector<double> scores = {0x1p30, 0x1p30 + 0.25, 0x1p30}, worth(2 * rows);
+  std::vector<std::int32_t> kept(rows), picks(2 * rows);
+  buzz::cuda::State state;
+  state.now = {rows, 0, rows};
+  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{scores.data(), nullptr, false,  0.f,    kept.data(), worth.data(),
+                                                  picks.data(),  &state,  {0, 0}, {1, 1}, 1,           1,
+                                                  rows,          1};
+  emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
+  EXPECT_EQ(kept[0], 1);
+}
+
 TEST(CudaSelect, OrderIsThatOfBeats) {
   Random random(4);
   for (int run = 0; run < 20000; ++run) {
-    const float a = score(random), b = score(random);
+    const double a = score(random), b = score(random);
     ASSERT_EQ(buzz::beats(a, b), buzz::cuda::order(a) > buzz::cuda::order(b)) << a << " and " << b;
   }
 }
 
 TEST(CudaSelect, MeanDividesByTheTokensSinceTheRow) {
   const int rows = 6;
-  const std::vector<float> scores = {6, 5.5, 4, 3.5, 2, 1};  // over 6, 5, ... 1 tokens: 1, 1.1, 1, 1.17, 1, 1
+  const std::vector<double> scores = {6, 5.5, 4, 3.5, 2, 1};  // over 6, 5, ... 1 tokens: 1, 1.1, 1, 1.17, 1, 1
   const std::vector<std::int32_t> positions = {4, 5, 6, 7, 8, 9};
-  std::vector<float> worth(2 * rows);
+  std::vector<double> worth(2 * rows);
   std::vector<std::int32_t> kept(rows), picks(2 * rows);
   buzz::cuda::State state;
   state.now = {rows, 0, 10};

@@ -199,7 +199,8 @@ TEST(CudaThreads, KeyDiff) {
 TEST(CudaThreads, CompactionInSeveralTiles) {
   const int capacity = 1300, dim = 16;
   buzz::cuda::TopKRule rule{700, 1200};
-  std::vector<float> keys(capacity * dim), values, scores(capacity), expected;
+  std::vector<float> keys(capacity * dim), values, expected;
+  std::vector<double> scores(capacity);
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<float>(i);
   values = keys;
   std::vector<std::int32_t> positions(capacity), kept;

@@ -62,7 +62,7 @@ struct Twin {
     for (const float f : x) result.push_back(static_cast<T>(f));
     return result;
   }
-  float score(int sequence, int head, int row) const {
+  double score(int sequence, int head, int row) const {
     return cache.scores(sequence)[static_cast<std::ptrdiff_t>(head) * cache.capacity() + row];
   }
   int position(int sequence, int head, int row) const {

@@ -15,23 +15,26 @@ std::size_t rows() {
 template <class Policy>
 std::size_t of_the_score(std::size_t kv_heads, int max_rollback = 0) {
   const auto policy = std::make_unique<Policy>(typename Policy::Options{}, static_cast<int>(kv_heads), 3, max_rollback);
-  return policy->bytes() - (8 * kv_heads + 12) * rows<Policy>();
+  return policy->bytes() - (8 * kv_heads + 16) * rows<Policy>();
 }
 
 TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score<buzz::Streaming>(8), 0u);
   EXPECT_EQ(of_the_score<buzz::Full>(8), 0u);
-  EXPECT_EQ(of_the_score<buzz::Beehive>(8), (4 * 8 + 4) * rows<buzz::Beehive>());
-  EXPECT_EQ(of_the_score<buzz::HeavyHitter>(2), (4 * 2 + 4) * rows<buzz::HeavyHitter>());
-  EXPECT_EQ(of_the_score<buzz::Tova>(8), (4 * 8 + 4 + 8) * rows<buzz::Tova>());
+  EXPECT_EQ(of_the_score<buzz::Beehive>(8), (8 * 8 + 4) * rows<buzz::Beehive>());
+  EXPECT_EQ(of_the_score<buzz::HeavyHitter>(2), (8 * 2 + 4) * rows<buzz::HeavyHitter>());
+  EXPECT_EQ(of_the_score<buzz::Tova>(8), (8 * 8 + 4 + 16) * rows<buzz::Tova>());
   EXPECT_EQ(of_the_score<buzz::SnapKv>(8), (4 * 8 * 32 + 8) * rows<buzz::SnapKv>());
+  EXPECT_EQ((of_the_score<buzz::Policy<buzz::Given, buzz::TopK>>(8)),
+            8 * 8 * (rows<buzz::Policy<buzz::Given, buzz::TopK>>()));
   EXPECT_EQ(of_the_score<buzz::KeyDiff>(8), 16 * rows<buzz::KeyDiff>());
-  EXPECT_EQ(of_the_score<buzz::KeyOutliers>(8), (16 + 8) * rows<buzz::KeyOutliers>());
+  EXPECT_EQ(of_the_score<buzz::KeyOutliers>(8), (16 + 16) * rows<buzz::KeyOutliers>());
 }
 
 TEST(Knobs, RollbackTakesTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score<buzz::Beehive>(8, 10) - of_the_score<buzz::Beehive>(8),
-            10 * (4 * 8 * rows<buzz::Beehive>() + 4));
+            10 * (8 * 8 * rows<buzz::Beehive>() + 4));
+  EXPECT_EQ(of_the_score<buzz::SnapKv>(8, 10) - of_the_score<buzz::SnapKv>(8), 10 * (4 * 8 * rows<buzz::SnapKv>() + 4));
   EXPECT_EQ(of_the_score<buzz::Streaming>(8, 10), 0u);
 }
 

@@ -266,7 +266,7 @@ TEST(Load, RefusesPositionsThatCannotBe) {
 
 /// The pins come after positions and scores of all heads: a count, then first and count of each range.
 std::size_t pins_at(const std::string& file) {
-  return kPositions + 2 * 8 * static_cast<std::size_t>(number_in(file, kRows));
+  return kPositions + 2 * 12 * static_cast<std::size_t>(number_in(file, kRows));
 }
 
 TEST(Load, RefusesPinsThatCannotBe) {

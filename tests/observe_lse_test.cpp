@@ -174,7 +174,7 @@ TEST(ObserveLse, IsWhatAttendWouldHaveObserved) {
     flash.cache().evict();
     for (int h = 0; h < 2; ++h)
       for (int r = 0; r < std::min(direct->rows(), flash.cache().rows()); ++r)
-        ASSERT_NEAR(flash.cache().scores(h)[r], direct->scores(h)[r], 1e-5 * std::max(1.f, direct->scores(h)[r]));
+        ASSERT_NEAR(flash.cache().scores(h)[r], direct->scores(h)[r], 1e-5 * std::max(1., direct->scores(h)[r]));
   }
 }
 
@@ -189,7 +189,7 @@ TEST(ObserveLse, OfAQueryThatSawNothingGivesNothing) {
     without[2 * 4 + 1] = nothing;
     flash.observe(lse);
     spared.observe(without);
-    float missing = 0;
+    double missing = 0;
     for (int r = 0; r < 5; ++r) {
       EXPECT_EQ(spared.cache().scores(1)[r], flash.cache().scores(1)[r]) << "the other KV head";
       EXPECT_TRUE(std::isfinite(spared.cache().scores(0)[r]));

@@ -4,7 +4,7 @@
 
 namespace {
 
-using buzz::RowScores;
+using RowScores = buzz::RowScores<float>;
 
 /// Two heads of `rows` rows that hold 0, 1, 2, ... and 100, 101, 102, ...
 RowScores counted(int rows) {

@@ -9,7 +9,7 @@
 
 namespace {
 
-using buzz::UndoLog;
+using UndoLog = buzz::UndoLog<float>;
 using oracle::refused;
 using Values = std::vector<float>;
 

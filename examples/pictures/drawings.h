@@ -90,15 +90,15 @@ inline std::string rows(const std::string& title, const Moment& m, std::size_t h
   constexpr double width = 356, step = 16, left = 138, right = 42;
   const Head& h = m.heads[head];
   // The sink's scores are far above all others: bars are to the scale of the middle, and longer ones end at the edge.
-  float most = 1e-6f;
+  double most = 1e-6;
   for (int r = m.regions.sink; r < m.regions.sink + m.regions.middle(); ++r)
     most = (std::max)(most, h.scores[static_cast<std::size_t>(r)]);
   const double height = step * static_cast<double>(h.positions.size()) + 4;
   std::string out = "<div style=\"width:min(390px, 90vw)\"><svg role=\"img\" viewBox=\"0 0 " + number(width) + " " +
                     number(height) + "\"><title>" + escaped(title) + "</title>";
   for (std::size_t r = 0; r < h.positions.size(); ++r) {
-    const double y = step * static_cast<double>(r) + 2, score = static_cast<double>(h.scores[r]);
-    const double bar = (std::min)(1.0, score / static_cast<double>(most)) * (width - left - right);
+    const double y = step * static_cast<double>(r) + 2, score = h.scores[r];
+    const double bar = (std::min)(1.0, score / most) * (width - left - right);
     const int region = region_of(m.regions, static_cast<int>(r));
     const bool stays = std::binary_search(kept.begin(), kept.end(), h.positions[r]);
     if (std::find(chunks.begin(), chunks.end(), static_cast<int>(r)) != chunks.end())

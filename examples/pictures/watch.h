@@ -15,7 +15,7 @@ using Tokens = std::vector<std::int32_t>;
 
 struct Head {
   std::vector<std::int32_t> positions;  // ascending
-  std::vector<float> scores;            // as many, or none
+  std::vector<double> scores;           // as many, or none
 };
 
 /// The watched layer at one moment.

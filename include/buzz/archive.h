@@ -15,7 +15,8 @@ namespace buzz {
 /// The format of a saved cache: "BUZZ", a version, then the fields in a fixed order, then a checksum. All
 /// little-endian: whole numbers as int64, real ones as binary64, arrays in their own type. The fields themselves are
 /// listed once, in the archive() functions of what is saved; a Writer writes them, a Reader reads and checks them.
-constexpr int archive_version = 1;
+/// Version 1, whose sums of attention were floats, is read too.
+constexpr int archive_version = 2;
 
 /// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
 class Checksum {
@@ -73,6 +74,9 @@ class Writer {
       raw(bytes, n * sizeof(T));
     }
   }
+  /// `count` sums, which version 1 has as floats.
+  void sums(const double* values, std::size_t count) { array(values, count); }
+
   /// Ends with the checksum. Errors: the stream refuses.
   void finish() {
     put(static_cast<std::int64_t>(sum_.value()));
@@ -103,7 +107,7 @@ class Reader {
     unsigned char magic[4];
     raw(magic, 4);
     if (std::memcmp(magic, "BUZZ", 4) != 0) fail("magic", "other bytes", "\"BUZZ\"");
-    same("version", archive_version);
+    number("version", version_, 1, archive_version);
   }
 
   /// A number that has to be `expected`, and is named `field` where it is not.
@@ -133,6 +137,12 @@ class Reader {
     raw(bytes, count * sizeof(T));
     little_endian<sizeof(T)>(bytes, count);
   }
+  /// `count` sums, which version 1 has as floats.
+  void sums(double* values, std::size_t count) {
+    if (version_ > 1) return array(values, count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<double>(get<float>());
+  }
+
   /// Checks the checksum.
   void finish() {
     const std::uint64_t expected = sum_.value();
@@ -155,6 +165,7 @@ class Reader {
 
   std::istream& in_;
   Checksum sum_;
+  int version_ = 0;  // of the file
 };
 
 }  // namespace buzz

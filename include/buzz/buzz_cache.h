@@ -237,7 +237,7 @@ class BuzzCache {
   /// Each row's index in its sequence, ascending, [rows]. Errors: no such head.
   Span<const std::int32_t> positions(int head) const { return policy_.positions(head); }
   /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
-  Span<const float> scores(int head) const { return policy_.scores(head); }
+  Span<const double> scores(int head) const { return policy_.scores(head); }
   /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
   /// these.
   View<const T> keys() const { return store_.keys().values; }

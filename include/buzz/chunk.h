@@ -9,10 +9,14 @@ namespace buzz {
 
 /// Does a row of worth `a` beat an earlier row of worth `b`? Equal worth never does, so that ties go to the lowest
 /// row; NaN loses against every number.
-BUZZ_HOST_DEVICE constexpr bool beats(const float& a, const float& b) { return !is_nan(a) && (is_nan(b) || a > b); }
+template <class Real>
+BUZZ_HOST_DEVICE constexpr bool beats(const Real& a, const Real& b) {
+  return !is_nan(a) && (is_nan(b) || a > b);
+}
 
 /// The heavy hitter of a chunk: the index in [0, count) of the highest of worth[0..count), count >= 1. O(count).
-BUZZ_HOST_DEVICE constexpr int heaviest(const float* worth, int count) {
+template <class Real>
+BUZZ_HOST_DEVICE constexpr int heaviest(const Real* worth, int count) {
   int best = 0;
   for (int i = 1; i < count; ++i)
     if (beats(worth[i], worth[best])) best = i;
@@ -21,7 +25,8 @@ BUZZ_HOST_DEVICE constexpr int heaviest(const float* worth, int count) {
 
 /// Would row i be among the `keep` heaviest of worth[0..count)? Its rank is the number of rows that come before it:
 /// those it does not beat among the earlier, those that beat it among the later. O(count).
-BUZZ_HOST_DEVICE constexpr bool among_heaviest(const float* worth, int count, int keep, int i) {
+template <class Real>
+BUZZ_HOST_DEVICE constexpr bool among_heaviest(const Real* worth, int count, int keep, int i) {
   int rank = 0;
   for (int j = 0; j < i; ++j) rank += !beats(worth[i], worth[j]);
   for (int j = i + 1; j < count; ++j) rank += beats(worth[j], worth[i]);
@@ -30,7 +35,8 @@ BUZZ_HOST_DEVICE constexpr bool among_heaviest(const float* worth, int count, in
 
 /// Writes the `keep` heaviest indices of one chunk worth[0..count), ascending, each plus `offset`; returns how many.
 /// O(count) for keep = 1, else O(count^2), made for chunks of tens of rows.
-BUZZ_HOST_DEVICE constexpr int pick(const float* worth, int count, int keep, int offset, std::int32_t* out) {
+template <class Real>
+BUZZ_HOST_DEVICE constexpr int pick(const Real* worth, int count, int keep, int offset, std::int32_t* out) {
   if (keep == 1) {
     out[0] = offset + heaviest(worth, count);
     return 1;
@@ -47,7 +53,8 @@ BUZZ_HOST_DEVICE constexpr int left_of_chunks(int count, long long chunk, int ke
 }
 
 /// Chunk c of pick_of_chunks(), which writes it at out + c * keep: chunks can be picked in any order.
-BUZZ_HOST_DEVICE constexpr int pick_chunk(const float* worth, int count, long long chunk, int keep, int c, int offset,
+template <class Real>
+BUZZ_HOST_DEVICE constexpr int pick_chunk(const Real* worth, int count, long long chunk, int keep, int c, int offset,
                                           std::int32_t* out) {
   const int begin = static_cast<int>(c * chunk);
   const int length = count - begin < chunk ? count - begin : static_cast<int>(chunk);
@@ -58,7 +65,8 @@ BUZZ_HOST_DEVICE constexpr int pick_chunk(const float* worth, int count, long lo
 /// rows, leaves its ceil(r * keep / chunk) heaviest; 1 <= keep <= chunk. Returns ceil(count * keep / chunk), whatever
 /// the worths are. keep = 1 is the paper's sampling of fresh rows (section 3.2). O(count * chunk), O(count) where one
 /// row of each chunk stays.
-BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const float* worth, int count, long long chunk, int keep,
+template <class Real>
+BUZZ_HOST_DEVICE constexpr int pick_of_chunks(const Real* worth, int count, long long chunk, int keep,
                                               std::int32_t* out) {
   int written = 0;
   for (int c = 0; c < chunks(count, chunk); ++c) written += pick_chunk(worth, count, chunk, keep, c, 0, out + written);

@@ -38,7 +38,7 @@ class Policy {
   static int capacity(const Options& options, int max_chunk) { return options.most_rows(max_chunk); }
 
   /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
-  /// most that rollback() may take back, at kv_heads * capacity floats each where the score has a memory.
+  /// most that rollback() may take back, at kv_heads * capacity of Score::Value each where the score has a memory.
   explicit Policy(const Options& options, int kv_heads, int max_chunk = 1, int max_rollback = 0)
       : options_(options),
         heads_((require_at_least("kv_heads", kv_heads, 1), kv_heads)),
@@ -226,7 +226,7 @@ class Policy {
     return {position_row(head), rows_};
   }
   /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
-  Span<const float> scores(int head) const {
+  Span<const double> scores(int head) const {
     require_range("head", head, 0, heads_ - 1);
     return score_.scores(head, rows_);
   }
@@ -347,7 +347,7 @@ class Policy {
   Select select_;
   Keep keep_;
   Pins pins_;
-  UndoLog undo_;
+  UndoLog<typename Score::Value> undo_;
   Thinner<Select> thinner_;
   std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
 };

@@ -158,12 +158,13 @@ void same_attention(host::Type type, std::mt19937& random, int head_dim, double 
     }
     expect(worst <= tolerance, "outputs of " + std::to_string(tokens) + " tokens, head size " +
                                    std::to_string(head_dim) + ": off by " + std::to_string(worst));
-    const std::vector<float> scores =
-        device::Array<float>::get(twin.cache.scores(1), static_cast<std::size_t>(2 * twin.cache.capacity()));
+    const std::vector<double> scores =
+        device::Array<double>::get(twin.cache.scores(1), static_cast<std::size_t>(2 * twin.cache.capacity()));
     for (int h = 0; h < 2; ++h)
       for (int r = 0; r < twin.cache.rows(1); ++r) {
-        const float want = reference->score(h, r), is = scores[static_cast<std::size_t>(h * twin.cache.capacity() + r)];
-        expect(std::abs(is - want) <= 1e-4f * (1 + want), "scores, head size " + std::to_string(head_dim));
+        const double want = reference->score(h, r),
+                     is = scores[static_cast<std::size_t>(h * twin.cache.capacity() + r)];
+        expect(std::abs(is - want) <= 1e-4 * (1 + want), "scores, head size " + std::to_string(head_dim));
       }
   }
 }

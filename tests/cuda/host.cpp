@@ -65,7 +65,7 @@ class CacheAttention : public Attention {
                   buzz::View<const float>(v, tokens, s_.kv_heads, s_.head_dim),
                   buzz::View<float>(out, tokens, s_.query_heads, s_.head_dim));
   }
-  float score(int head, int row) const override { return cache_.scores(head)[row]; }
+  double score(int head, int row) const override { return cache_.scores(head)[row]; }
 
  private:
   static buzz::Rope rope(const Sizes& s) {

@@ -32,7 +32,7 @@ class Attention {
  public:
   virtual ~Attention() = default;
   virtual void attend(const float* q, const float* k, const float* v, int tokens, float* out) = 0;
-  virtual float score(int head, int row) const = 0;
+  virtual double score(int head, int row) const = 0;
 };
 std::unique_ptr<Attention> make_attention(Type, const Sizes&);
 

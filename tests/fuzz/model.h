@@ -17,7 +17,7 @@ using oracle::Kind;
 
 struct Row {
   int position;
-  float score;
+  double score;
 };
 using Rows = std::vector<Row>;  // of one head
 
@@ -212,7 +212,7 @@ class Model {
     for (const Part& part : parts)
       for (int h = 0; h < o().kv_heads; ++h)
         for (int i = 0; i < rows(); ++i) {
-          float& score = at(h, i).score;
+          double& score = at(h, i).score;
           if (o().mass == oracle::Mass::latest && &part == &parts[0]) score = 0;
           if (o().mass == oracle::Mass::newest) score = 0;
           score = o().mass == oracle::Mass::largest ? std::max(score, sum(part, h, i)) : score + sum(part, h, i);
@@ -222,7 +222,7 @@ class Model {
     for (int h = 0; h < o().kv_heads; ++h)
       for (int i = 0; i < rows(); ++i) at(h, i).score = sum(part, h, i);
   }
-  static float sum(const Part& part, int h, int i) {
+  static double sum(const Part& part, int h, int i) {
     return part.sums.empty() ? 0 : part.sums[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)];
   }
 
@@ -248,8 +248,8 @@ class Model {
     std::vector<double> result;
     for (const Row& row : head(h)) {
       const bool mean = o().score == oracle::Score::mass && o().mass == oracle::Mass::mean;
-      const float worth = mean ? row.score / static_cast<float>(next_ - row.position) : row.score;
-      result.push_back(o().score == oracle::Score::none ? 0 : static_cast<double>(worth));
+      const double worth = mean ? row.score / static_cast<double>(next_ - row.position) : row.score;
+      result.push_back(o().score == oracle::Score::none ? 0 : worth);
     }
     return result;
   }

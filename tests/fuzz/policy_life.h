@@ -53,7 +53,7 @@ inline Config draw(Bytes& in, Kind kind) {
   return c;
 }
 
-inline bool same(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+inline bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 template <class P>
 class PolicyLife {

@@ -24,7 +24,7 @@ struct Append {
   Tensor<T> keys;           ///< [sequences, kv_heads, capacity, head_dim]; the new rows are written
   Tensor<T> values;         ///< the same
   std::int32_t* positions;  ///< [sequences, kv_heads, capacity]; the new rows' are written
-  float* scores;            ///< the same
+  double* scores;           ///< the same
   float* angles;            ///< [sequences, max_chunk, turning.dims], to write: cosines, then sines
   State* states;            ///< [sequences]; `now` is written
   Turning turning;          ///< of keys and queries

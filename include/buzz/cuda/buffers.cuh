@@ -36,15 +36,15 @@ struct Buffers {
   // The cache.
   T* keys;                  ///< [sequences, kv_heads, capacity, head_dim]
   T* values;                ///< the same
-  float* scores;            ///< [sequences, kv_heads, capacity]
+  double* scores;           ///< [sequences, kv_heads, capacity]
   std::int32_t* positions;  ///< the same
   std::int32_t* kept;       ///< the same; used as [sequences, lists, capacity]
   State* states;            ///< [sequences]
   double* frequencies;      ///< [dims / 2], radians a position
   // The workspace.
-  float* worth;         ///< [2, sequences, kv_heads, capacity], Select's room
+  double* worth;        ///< [2, sequences, kv_heads, capacity], Select's room
   std::int32_t* picks;  ///< the same
-  float* diversity;     ///< [sequences, kv_heads, capacity], where the score looks at keys
+  double* diversity;    ///< [sequences, kv_heads, capacity], where the score looks at keys
   double* norms;        ///< the same
   float* angles;        ///< [sequences, max_chunk, dims], the call's rotations
   float* lse;           ///< [sequences, max_chunk, query_heads], where the score is mass

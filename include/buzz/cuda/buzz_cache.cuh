@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -190,7 +191,7 @@ class BasicCache {
                                                       options_, rule_, w.kv_heads, w.head_dim, capacity_},
                                 {1, w.kv_heads, w.count}, stream);
     if (result == Launcher::success && selects) {
-      const float* worth = Score::needs_rows ? buffers_.diversity : Score::needs_mass ? w.scores : nullptr;
+      const double* worth = Score::needs_rows ? buffers_.diversity : Score::needs_mass ? w.scores : nullptr;
       result = Launcher::launch(Select<Rule>{worth, positions, is_mean(), fade(), kept, buffers_.worth, buffers_.picks,
                                              w.states, options_, rule_, w.kv_heads, lists, capacity_, batch_.sequences},
                                 {1, lists, w.count}, stream);
@@ -234,7 +235,7 @@ class BasicCache {
   /// @{
   Tensor<T> keys(int sequence) const { return cached(buffers_.keys, sequence); }
   Tensor<T> values(int sequence) const { return cached(buffers_.values, sequence); }
-  const float* scores(int sequence) const { return buffers_.scores + row_of(sequence); }
+  const double* scores(int sequence) const { return buffers_.scores + row_of(sequence); }
   const std::int32_t* positions(int sequence) const { return buffers_.positions + row_of(sequence); }
   const std::int32_t* kept(int sequence) const { return buffers_.kept + kept_at(sequence); }
   /// @}
@@ -272,8 +273,8 @@ class BasicCache {
       return false;
     for (int s = call.first; s < call.first + call.count; ++s) {
       const Lengths& l = lengths(s);
-      const int position = turning_.compact ? 0 : l.next;
-      if (l.rows > capacity_ - call.tokens || position > rotation_.rope().max_position - call.tokens) return false;
+      const int most = turning_.compact ? (std::numeric_limits<int>::max)() : rotation_.rope().max_position;
+      if (l.rows > capacity_ - call.tokens || l.next > most - call.tokens) return false;
     }
     return true;
   }

@@ -23,7 +23,7 @@ struct Compact {
 
   Tensor<T> keys;            ///< [sequences, kv_heads, capacity, head_dim]
   Tensor<T> values;          ///< the same
-  float* scores;             ///< [sequences, kv_heads, capacity]
+  double* scores;            ///< [sequences, kv_heads, capacity]
   std::int32_t* positions;   ///< the same
   const std::int32_t* kept;  ///< [sequences, lists, capacity], Select's
   State* states;             ///< [sequences]; `then` is written
@@ -59,7 +59,7 @@ struct Compact {
       return;
     }
     const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity;
-    move<1>(block, from, r.sink, then.rows, 1, scores + at, 1, 0.f);
+    move<1>(block, from, r.sink, then.rows, 1, scores + at, 1, 0.);
     move<1>(block, from, r.sink, then.rows, 1, positions + at, 1, std::int32_t());
     const int forgotten = rule.forgotten(r.hive, r.fresh);
     if (forgotten >= 0)

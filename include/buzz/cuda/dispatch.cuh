@@ -13,7 +13,7 @@ template <class T>
 struct Work {
   Tensor<const T> keys;    ///< [count, kv_heads, capacity, head_dim]
   Tensor<const T> values;  ///< the same
-  float* scores;           ///< [count, kv_heads, capacity]
+  double* scores;          ///< [count, kv_heads, capacity]
   const float* angles;     ///< [count, max_chunk, turning.dims], Append's
   const State* states;     ///< [count]
   Turning turning;         ///< of the queries

@@ -29,7 +29,7 @@ struct KeyDiversity {
   };
 
   Tensor<const T> keys;      ///< [sequences, kv_heads, capacity, head_dim], as stored
-  float* worth;              ///< [sequences, kv_heads, capacity]; the middle rows' are written
+  double* worth;             ///< [sequences, kv_heads, capacity]; the middle rows' are written
   double* norms;             ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
   const State* states;       ///< [sequences]
   DiversityOptions options;  ///< how keys are compared, and with which
@@ -71,9 +71,8 @@ struct KeyDiversity {
       block.alone([&](int t) {
         if (t % lanes != 0 || begin + t / lanes >= stop) return;
         const double sum = lane[t].sums[1], length = ::sqrt(lane[t].sums[0]) * ::sqrt(shared.squares);
-        worth[at + begin + t / lanes] = static_cast<float>(options.unlike == Unlike::distance ? ::sqrt(sum)
-                                                           : length == 0                      ? 0
-                                                                                              : -sum / length);
+        const double unlike = options.unlike == Unlike::distance ? ::sqrt(sum) : length == 0 ? 0 : -sum / length;
+        worth[at + begin + t / lanes] = static_cast<double>(static_cast<float>(unlike));
       });
     }
   }

@@ -21,7 +21,7 @@ struct Merge {
   Tensor<T> out;                  ///< [sequences, tokens, query_heads, head_dim], written where there are splits
   float* lse = nullptr;           ///< [sequences, tokens, query_heads], written likewise; null: not wanted
   Partial partial;                ///< Attend's
-  float* scores = nullptr;        ///< [sequences, kv_heads, capacity], added to where there are logits
+  double* scores = nullptr;       ///< [sequences, kv_heads, capacity], added to where there are logits
   const State* states = nullptr;  ///< [sequences]
   Fold fold;                      ///< what a probability does to a score
   Queries call;                   ///< of one KV head
@@ -82,10 +82,11 @@ struct Merge {
   template <class Block>
   BUZZ_DEVICE void add_mass(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
     struct Row {
-      float score, sum;
+      double score;
+      float sum;
     };
     typename Block::template Private<Row> row(block);
-    float* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    double* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
     block.alone([&](int t) {
       if (begin + t < rows) row[t].score = its[begin + t];
       row[t].sum = 0;

@@ -14,7 +14,7 @@ struct ObserveGiven {
   struct Shared {};
 
   Tensor<const float> probabilities;  ///< [sequences, query_heads, tokens, rows]
-  float* scores;                      ///< [sequences, kv_heads, capacity], added to
+  double* scores;                     ///< [sequences, kv_heads, capacity], added to
   const State* states;                ///< [sequences]
   Fold fold;                          ///< what a probability does to a score
   Queries call;                       ///< of one KV head
@@ -30,7 +30,7 @@ struct ObserveGiven {
     block.alone([&](int t) {
       const int row = block.x() * threads + t;
       if (row >= rows) return;
-      float& score = scores[(static_cast<long long>(s) * kv_heads + head) * capacity + row];
+      double& score = scores[(static_cast<long long>(s) * kv_heads + head) * capacity + row];
       float sum = 0;
       for (int i = 0; i < call.count(); ++i) {
         if (row < call.seen(i, rows)) {
@@ -64,7 +64,7 @@ struct Observe {
   /// What a thread holds.
   struct Lane {
     Pack<T> keys[unroll][packs];     ///< its part of the rows
-    float score[unroll];             ///< of the rows
+    double score[unroll];            ///< of the rows
     float sum[unroll];               ///< what a token's group has given to them
     float logits[unroll * queries];  ///< of the rows
   };
@@ -72,7 +72,7 @@ struct Observe {
   Tensor<const T> q;     ///< [sequences, tokens, query_heads, head_dim], unrotated
   Tensor<const T> keys;  ///< [sequences, kv_heads, capacity, head_dim]
   const float* lse;      ///< [sequences, tokens, query_heads]
-  float* scores;         ///< [sequences, kv_heads, capacity], added to
+  double* scores;        ///< [sequences, kv_heads, capacity], added to
   const float* angles;   ///< [sequences, max_chunk, turning.dims], Append's
   const State* states;   ///< [sequences]
   Turning turning;       ///< of the queries
@@ -89,7 +89,7 @@ struct Observe {
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int head = block.y(), s = block.z(), rows = states[s].now.rows, begin = block.x() * rows_at_once;
     if (begin >= rows) return;
-    float* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    double* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) {
       Lane& l = lane[t];

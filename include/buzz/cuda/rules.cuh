@@ -36,7 +36,7 @@ struct SegmentsRule {
   /// One pass over worth [hive + fresh]: writes the once(hive, fresh) kept indices to out, ascending. O(rows * chunk /
   /// threads), O(rows / threads) where one row of each chunk stays.
   template <int threads, class Block>
-  BUZZ_DEVICE void pass(Block& block, Shared&, const float* worth, int hive, int fresh, std::int32_t* out) const {
+  BUZZ_DEVICE void pass(Block& block, Shared&, const double* worth, int hive, int fresh, std::int32_t* out) const {
     const bool together = thin.hive == HiveRule::together;
     const int rest = together ? 0 : hive, kept = together ? 0 : thin.hive_left(hive);
     block.phase([&](int t) {
@@ -49,7 +49,7 @@ struct SegmentsRule {
 
  private:
   template <int threads>
-  BUZZ_DEVICE void pick_all(int t, const float* worth, int count, long long chunk, int offset,
+  BUZZ_DEVICE void pick_all(int t, const double* worth, int count, long long chunk, int offset,
                             std::int32_t* out) const {
     for (int c = t; c < chunks(count, chunk); c += threads)
       pick_chunk(worth, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
@@ -57,12 +57,13 @@ struct SegmentsRule {
 };
 
 /// Whole numbers in the order of beats(): NaN is the least, and the two zeros are equal.
-BUZZ_DEVICE inline std::uint32_t order(float x) {
+BUZZ_DEVICE inline std::uint64_t order(double x) {
   if (is_nan(x)) return 0;
-  if (x == 0) x = 0.f;
-  std::uint32_t bits;
+  if (x == 0) x = 0.;
+  std::uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
-  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  return (bits & sign) != 0 ? ~bits : bits | sign;
 }
 
 /// The heaviest of all, ties to the lowest row (buzz::TopK): a radix select of the least weight that stays, four bits a
@@ -89,27 +90,27 @@ struct TopKRule {
   BUZZ_HOST_DEVICE constexpr int forgotten(int, int) const { return -1; }
 
   template <int threads, class Block>
-  BUZZ_DEVICE void pass(Block& block, Shared& shared, const float* worth, int hive, int fresh,
+  BUZZ_DEVICE void pass(Block& block, Shared& shared, const double* worth, int hive, int fresh,
                         std::int32_t* out) const {
     static_assert(threads <= most_threads, "a number a thread");
     const int count = hive + fresh;
     int wanted = once(hive, fresh);  // of the rows whose order begins with the digits of `least`
     if (wanted == 0) return;
-    std::uint32_t least = 0, known = 0;
-    for (int shift = 32 - bits; shift >= 0; shift -= bits) {
+    std::uint64_t least = 0, known = 0;
+    for (int shift = 64 - bits; shift >= 0; shift -= bits) {
       block.phase([&](int t) {
         if (t < bins) shared.count[t] = 0;
       });
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) {
-          const std::uint32_t key = order(worth[i]);
+          const std::uint64_t key = order(worth[i]);
           if ((key & known) == least) block.add(&shared.count[(key >> shift) % bins], 1);
         }
       });
       int digit = bins - 1;
       for (; digit > 0 && shared.count[digit] < wanted; --digit) wanted -= shared.count[digit];
-      least |= static_cast<std::uint32_t>(digit) << shift;
-      known |= static_cast<std::uint32_t>(bins - 1) << shift;
+      least |= static_cast<std::uint64_t>(digit) << shift;
+      known |= static_cast<std::uint64_t>(bins - 1) << shift;
       block.phase([&](int) {});  // all have read the counts
     }
     // `wanted` of the rows equal to the least stay, the first ones. Each thread takes a stretch of rows.
@@ -119,7 +120,7 @@ struct TopKRule {
     };
     block.phase([&](int t) {
       int equal = 0;
-      each(t, [&](int, std::uint32_t key) { equal += key == least; });
+      each(t, [&](int, std::uint64_t key) { equal += key == least; });
       shared.a[t] = equal;
     });
     scan<threads>(block, shared.a, shared.b);
@@ -127,13 +128,13 @@ struct TopKRule {
     block.phase([&](int t) {
       before[t] = shared.a[t];
       int kept = 0, equal = before[t];
-      each(t, [&](int, std::uint32_t key) { kept += key > least || (key == least && equal++ < wanted); });
+      each(t, [&](int, std::uint64_t key) { kept += key > least || (key == least && equal++ < wanted); });
       shared.a[t] = kept;
     });
     scan<threads>(block, shared.a, shared.b);
     block.phase([&](int t) {
       int at = shared.a[t], equal = before[t];
-      each(t, [&](int i, std::uint32_t key) {
+      each(t, [&](int i, std::uint64_t key) {
         if (key > least || (key == least && equal++ < wanted)) out[at++] = i;
       });
     });
@@ -155,7 +156,7 @@ struct NothingRule {
   BUZZ_HOST_DEVICE constexpr int once(int, int) const { return 0; }
   BUZZ_HOST_DEVICE constexpr int forgotten(int, int) const { return -1; }
   template <int threads, class Block>
-  BUZZ_DEVICE void pass(Block&, Shared&, const float*, int, int, std::int32_t*) const {}
+  BUZZ_DEVICE void pass(Block&, Shared&, const double*, int, int, std::int32_t*) const {}
   /// @}
 };
 

@@ -9,16 +9,17 @@
 namespace buzz {
 namespace cuda {
 
-/// How what a query gives to a row becomes part of the row's score, as buzz::Mass does on the host.
+/// How what a query gives to a row becomes part of the row's score, as buzz::Mass does on the host, in double too.
 struct Fold {
   MassKind kind = MassKind::accumulated;  ///< of mean the sum alone, which Select divides
   float decay = 1;                        ///< of MassKind::decayed alone
 
   /// A row's score after one query's column sum; first: it is the first of a call.
-  BUZZ_DEVICE float operator()(float score, float sum, bool first) const {
+  BUZZ_DEVICE double operator()(double score, float given, bool first) const {
+    const double sum = static_cast<double>(given);
     if (kind == MassKind::newest || (kind == MassKind::latest && first)) return sum;
     if (kind == MassKind::largest) return score < sum ? sum : score;
-    return kind == MassKind::decayed ? decay * score + sum : score + sum;
+    return kind == MassKind::decayed ? static_cast<double>(decay) * score + sum : score + sum;
   }
 };
 

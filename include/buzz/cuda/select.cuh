@@ -18,12 +18,12 @@ struct Select {
     typename Rule::Shared rule;  ///< of its passes
   };
 
-  const float* scores;            ///< [sequences, kv_heads, capacity]; null: all rows are worth the same
+  const double* scores;           ///< [sequences, kv_heads, capacity]; null: all rows are worth the same
   const std::int32_t* positions;  ///< the same, for `mean` and `fade`
   bool mean;                      ///< a score counts by the number of tokens since the row's own
   float fade;                     ///< what a score loses with each token (buzz::Fading)
   std::int32_t* kept;             ///< [sequences, lists, capacity], to write, ascending
-  float* worth;                   ///< [2, sequences, lists, capacity], room
+  double* worth;                  ///< [2, sequences, lists, capacity], room
   std::int32_t* picks;            ///< [2, sequences, lists, capacity], room
   const State* states;            ///< [sequences]
   Protect protect;                ///< sink and window
@@ -43,7 +43,7 @@ struct Select {
     const long long begin = (static_cast<long long>(s) * lists + list) * capacity;
     const long long other = static_cast<long long>(sequences) * lists * capacity;
     std::int32_t *out = kept + begin, *chosen = picks + begin, *last = chosen;
-    float *its = worth + begin, *next = its + other;
+    double *its = worth + begin, *next = its + other;
 
     block.phase([&](int t) {
       for (int i = t; i < r.middle(); i += threads) its[i] = value(s, list, r.sink + i, now.next);
@@ -54,7 +54,7 @@ struct Select {
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) next[i] = its[last[i]];
       });
-      float* swap = its;
+      double* swap = its;
       its = next;
       next = swap;
       last = picks + begin + other;
@@ -75,17 +75,18 @@ struct Select {
   }
 
  private:
-  BUZZ_DEVICE float value(int s, int list, int row, int next) const {
+  BUZZ_DEVICE double value(int s, int list, int row, int next) const {
     if (scores == nullptr) return 0;
     if (lists == kv_heads) return of_head(s, list, row, next);
-    float sum = 0;
+    double sum = 0;
     for (int h = 0; h < kv_heads; ++h) sum += of_head(s, h, row, next);
     return sum;
   }
-  BUZZ_DEVICE float of_head(int s, int head, int row, int next) const {
+  BUZZ_DEVICE double of_head(int s, int head, int row, int next) const {
     const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity + row;
-    if (mean) return scores[at] / static_cast<float>(next - positions[at]);
-    return fade == 0 ? scores[at] : scores[at] - fade * static_cast<float>(next - 1 - positions[at]);
+    if (mean) return scores[at] / static_cast<double>(next - positions[at]);
+    return fade == 0 ? scores[at]
+                     : scores[at] - static_cast<double>(fade) * static_cast<double>(next - 1 - positions[at]);
   }
 };
 

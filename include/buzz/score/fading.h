@@ -33,10 +33,11 @@ class Fading : public Score {
       : Score(o, heads, capacity), fade_(o.fade / static_cast<float>(capacity)) {}
 
   /// O(count), and what Score takes.
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, float* out) {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, Real* out) {
     Score::worth(head, begin, count, positions, next, rows, out);
-    for (int i = 0; i < count; ++i) out[i] -= fade_ * static_cast<float>(next - 1 - positions[begin + i]);
+    for (int i = 0; i < count; ++i)
+      out[i] -= static_cast<Real>(fade_) * static_cast<Real>(next - 1 - positions[begin + i]);
   }
   /// @}
 

@@ -4,7 +4,7 @@
 
 namespace buzz {
 
-/// Score: whatever the user says, one float a row. New rows have 0 until they are given one. An eviction zeroes
+/// Score: whatever the user says, one number a row. New rows have 0 until they are given one. An eviction zeroes
 /// nothing: a kept row's score moves with it, the sink's and the window's too, until all are given anew.
 class Given {
  public:
@@ -13,6 +13,7 @@ class Given {
   /// @{
   /// As in Mass.
   static constexpr int code = 2;           // in saved files
+  using Value = double;                    // of scores(), target()
   static constexpr bool remembers = true;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
@@ -29,26 +30,26 @@ class Given {
     for (int h = 0; h < heads_; ++h) std::copy_n(scores.row(0, h), scores.shape(2), scores_.head(h));
   }
 
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows&, float* out) const {
-    std::copy_n(scores_.head(head) + begin, count, out);
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows&, Real* out) const {
+    for (int i = 0; i < count; ++i) out[i] = static_cast<Real>(scores_.head(head)[begin + i]);
   }
 
   void compact(const Keep& keep) { scores_.compact(keep); }
   void forget(int) {}
-  Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
-  float* target(int head) { return scores_.head(head); }
+  Span<const Value> scores(int head, int rows) const { return {scores_.head(head), rows}; }
+  Value* target(int head) { return scores_.head(head); }
   void step_back() {}
   template <class Self, class Archive>
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
-    a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
+    a.sums(self.scores_.head(head), static_cast<std::size_t>(rows));
   }
   std::size_t bytes() const { return scores_.bytes(); }
   /// @}
 
  private:
   int heads_;
-  RowScores scores_;  // [kv_heads, capacity]
+  RowScores<Value> scores_;  // [kv_heads, capacity]
 };
 
 }  // namespace buzz

@@ -21,6 +21,7 @@ class KeyDiversity {
   /// @{
   /// As in Mass.
   static constexpr int code = 3;            // in saved files
+  using Value = double;                     // of scores()
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = true;  // select(keys, values)
@@ -37,8 +38,8 @@ class KeyDiversity {
   void append(int, int) {}
 
   /// keys [kv_heads, rows, head_dim]. O(rows * head_dim).
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, Real* out) {
     using row_sums::block;
     const int dim = rows.keys.values.shape(2);
     const int first = o_.mean_over == MeanOver::all ? 0 : begin;
@@ -74,7 +75,7 @@ class KeyDiversity {
 
   void compact(const Keep&) {}
   void forget(int) {}
-  Span<const float> scores(int, int) const { return {}; }
+  Span<const Value> scores(int, int) const { return {}; }
   std::size_t bytes() const { return (squares_.size() + sums_.size()) * sizeof(double); }
   /// @}
 

@@ -1,20 +1,22 @@
 #pragma once
 
-#include <Eigen/Core>
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include "buzz/score/column_sums.h"
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"
+#include "buzz/score/row_sums.h"
 
 namespace buzz {
 
 /// Score: the attention probability that a row received, summed over the queries that saw it and over the query heads
-/// of its group (ColumnSums). float32 whatever the cache's type is.
+/// of its group (ColumnSums). double, whatever the cache's type is: a float stops growing at 2^24 tokens of 1, and
+/// sooner of less.
 class Mass {
  public:
   using Options = MassOptions;               ///< how attention is added up
+  using Value = double;                      ///< of a row: scores(), target()
   static constexpr int code = 1;             ///< in saved files
   static constexpr bool remembers = true;    ///< has scores between calls: scores(), target()
   static constexpr bool needs_mass = true;   ///< observe() has to be fed
@@ -51,40 +53,40 @@ class Mass {
 
   /// Adds column sums of one head, [rows], heads in order; `first`: they are the first of a call. O(rows).
   void add(int head, const float* sums, int rows, bool first) {
-    Eigen::Map<const Eigen::ArrayXf> s(sums, rows);
-    Eigen::Map<Eigen::ArrayXf> score(scores_.head(head), rows);
+    double* score = scores_.head(head);
     if ((kind_ == MassKind::latest && first) || kind_ == MassKind::newest)
-      score = s;
+      std::copy_n(sums, rows, score);
     else if (kind_ == MassKind::largest)
-      score = (score.max)(s);
+      for (int r = 0; r < rows; ++r) score[r] = (std::max)(score[r], static_cast<double>(sums[r]));
     else if (kind_ == MassKind::decayed)
-      score = decay_ * score + s;
+      for (int r = 0; r < rows; ++r) score[r] = static_cast<double>(decay_) * score[r] + static_cast<double>(sums[r]);
     else
-      score += s;
+      row_sums::add(sums, rows, 1, score);
   }
 
   /// Writes what rows [begin, begin + count) of a head, the middle, are worth; `positions` are all rows', `next` is the
   /// next token's. Heads are asked in order.
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows&, float* out) const {
-    const float* score = scores_.head(head) + begin;
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows&, Real* out) const {
+    const double* score = scores_.head(head) + begin;
     for (int i = 0; i < count; ++i)
-      out[i] = kind_ == MassKind::mean ? score[i] / static_cast<float>(next - positions[begin + i]) : score[i];
+      out[i] = static_cast<Real>(kind_ == MassKind::mean ? score[i] / static_cast<double>(next - positions[begin + i])
+                                                         : score[i]);
   }
 
   void compact(const Keep& keep) { scores_.compact(keep); }  ///< keeps the rows that `keep` names
   /// Sets the scores of rows [0, end) to 0, as the authors do with those that will never be read again.
   void forget(int end) { scores_.clear(heads_, 0, end); }
   /// To show, [rows]; empty: has none.
-  Span<const float> scores(int head, int rows) const { return {scores_.head(head), rows}; }
+  Span<const Value> scores(int head, int rows) const { return {scores_.head(head), rows}; }
   /// What the next add() of a head changes, [capacity]: kept before it where there may be a rollback.
-  float* target(int head) { return scores_.head(head); }
+  Value* target(int head) { return scores_.head(head); }
   /// Takes the last add() of every head back, once target() is what it was.
   void step_back() {}
   /// Writes or reads the state of a head's rows.
   template <class Self, class Archive>
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
-    a.array(self.scores_.head(head), static_cast<std::size_t>(rows));
+    a.sums(self.scores_.head(head), static_cast<std::size_t>(rows));
   }
   std::size_t bytes() const { return scores_.bytes() + column_sums_.bytes(); }  ///< allocated
 
@@ -92,7 +94,7 @@ class Mass {
   MassKind kind_;
   float decay_;
   int heads_;
-  RowScores scores_;  // [kv_heads, capacity]
+  RowScores<Value> scores_;  // [kv_heads, capacity]
   ColumnSums column_sums_;
 };
 

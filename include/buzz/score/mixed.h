@@ -13,7 +13,8 @@ namespace buzz {
 
 /// Gives values [count] the mean 0 and the deviation 1 (of all of them, not of a sample); equal ones become 0. One that
 /// is not finite makes all NaN. O(count).
-inline void standardise(float* values, int count) {
+template <class Real>
+void standardise(Real* values, int count) {
   double sum = 0, squares = 0;
   for (int i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
   const double mean = sum / count;
@@ -21,7 +22,7 @@ inline void standardise(float* values, int count) {
     squares += (static_cast<double>(values[i]) - mean) * (static_cast<double>(values[i]) - mean);
   const double deviation = std::sqrt(squares / count);
   for (int i = 0; i < count; ++i)
-    values[i] = is_zero(deviation) ? 0.f : static_cast<float>((static_cast<double>(values[i]) - mean) / deviation);
+    values[i] = is_zero(deviation) ? Real() : static_cast<Real>((static_cast<double>(values[i]) - mean) / deviation);
 }
 
 /// Score: A's worth plus `weight` times B's, each with mean 0 and deviation 1 over the middle rows of its head, so that
@@ -41,6 +42,7 @@ class Mixed {
   /// @{
   /// As in Mass.
   static constexpr int code = 10000 + 100 * A::code + B::code;  // in saved files
+  using Value = typename Memory::Value;
   static constexpr bool remembers = A::remembers || B::remembers;
   static constexpr bool needs_mass = A::needs_mass || B::needs_mass;
   static constexpr bool needs_rows = A::needs_rows || B::needs_rows;
@@ -58,7 +60,10 @@ class Mixed {
   }
   static int queries_apart(const Options& o) { return Memory::queries_apart(o); }
   Mixed(const Options& o, int heads, int capacity)
-      : a_(o, heads, capacity), b_(o, heads, capacity), weight_(o.weight), worth_(static_cast<std::size_t>(capacity)) {}
+      : a_(o, heads, capacity),
+        b_(o, heads, capacity),
+        weight_(static_cast<double>(o.weight)),
+        worth_(static_cast<std::size_t>(capacity)) {}
 
   void append(int rows, int tokens) {
     a_.append(rows, tokens);
@@ -70,13 +75,13 @@ class Mixed {
   void add(int head, const float* sums, int rows, bool first) { memory(*this).add(head, sums, rows, first); }
 
   /// O(count) and what A and B take.
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, float* out) {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, Real* out) {
     a_.worth(head, begin, count, positions, next, rows, out);
     b_.worth(head, begin, count, positions, next, rows, worth_.data());
     standardise(out, count);
     standardise(worth_.data(), count);
-    for (int i = 0; i < count; ++i) out[i] += weight_ * worth_[static_cast<std::size_t>(i)];
+    for (int i = 0; i < count; ++i) out[i] += static_cast<Real>(weight_ * worth_[static_cast<std::size_t>(i)]);
   }
 
   void compact(const Keep& keep) {
@@ -88,14 +93,14 @@ class Mixed {
     b_.forget(end);
   }
   /// Those of the one that has a memory.
-  Span<const float> scores(int head, int rows) const { return memory(*this).scores(head, rows); }
-  float* target(int head) { return memory(*this).target(head); }
+  Span<const double> scores(int head, int rows) const { return memory(*this).scores(head, rows); }
+  Value* target(int head) { return memory(*this).target(head); }
   void step_back() { memory(*this).step_back(); }
   template <class Self, class Archive>
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
     Memory::archive_rows(memory(self), a, head, rows);
   }
-  std::size_t bytes() const { return a_.bytes() + b_.bytes() + worth_.size() * sizeof(float); }
+  std::size_t bytes() const { return a_.bytes() + b_.bytes() + worth_.size() * sizeof(double); }
   /// @}
 
  private:
@@ -109,8 +114,8 @@ class Mixed {
 
   A a_;
   B b_;
-  float weight_;
-  std::vector<float> worth_;  // [capacity], B's of one head
+  double weight_;
+  std::vector<double> worth_;  // [capacity], B's of one head
 };
 
 }  // namespace buzz

@@ -14,6 +14,7 @@ class NoScore {
   /// @{
   /// As in Mass.
   static constexpr int code = 0;            // in saved files
+  using Value = double;                     // of scores()
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = false;
@@ -24,13 +25,13 @@ class NoScore {
   NoScore(const Options&, int, int) {}
 
   void append(int, int) {}
-  template <class Rows>
-  void worth(int, int, int count, const std::int32_t*, int, const Rows&, float* out) const {
-    std::fill_n(out, count, 0.f);
+  template <class Rows, class Real>
+  void worth(int, int, int count, const std::int32_t*, int, const Rows&, Real* out) const {
+    std::fill_n(out, count, Real());
   }
   void compact(const Keep&) {}
   void forget(int) {}
-  Span<const float> scores(int, int) const { return {}; }
+  Span<const Value> scores(int, int) const { return {}; }
   std::size_t bytes() const { return 0; }
   /// @}
 };

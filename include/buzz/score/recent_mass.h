@@ -30,6 +30,7 @@ class RecentMass {
   /// @{
   /// As in Mass.
   static constexpr int code = 5;            // in saved files
+  using Value = float;                      // of target()
   static constexpr bool remembers = true;   // has scores between calls: target()
   static constexpr bool needs_mass = true;  // observe() has to be fed
   static constexpr bool needs_rows = false;
@@ -52,7 +53,7 @@ class RecentMass {
   }
 
   void append(int rows, int tokens) {
-    for (RowScores& query : ring_) query.clear(heads_, rows, rows + tokens);
+    for (RowScores<Value>& query : ring_) query.clear(heads_, rows, rows + tokens);
   }
   const float* column_sums(const View<const float>& probabilities, int head, int query) {
     return column_sums_(probabilities, head, query);
@@ -64,8 +65,8 @@ class RecentMass {
   }
 
   /// O(count * (queries + kernel)).
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows&, float* out) {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows&, Real* out) {
     Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), count);
     sums.setZero();
     for (int age = o_.queries - 1; age >= 0; --age)
@@ -81,14 +82,14 @@ class RecentMass {
   }
 
   void compact(const Keep& keep) {
-    for (RowScores& query : ring_) query.compact(keep);
+    for (RowScores<Value>& query : ring_) query.compact(keep);
   }
   void forget(int end) {
-    for (RowScores& query : ring_) query.clear(heads_, 0, end);
+    for (RowScores<Value>& query : ring_) query.clear(heads_, 0, end);
   }
   /// None to show: a row has as many as there are queries.
-  Span<const float> scores(int, int) const { return {}; }
-  float* target(int head) { return ring_[static_cast<std::size_t>(next_)].head(head); }
+  Span<const double> scores(int, int) const { return {}; }
+  Value* target(int head) { return ring_[static_cast<std::size_t>(next_)].head(head); }
   void step_back() { next_ = (next_ + o_.queries - 1) % o_.queries; }
   /// Oldest query first.
   template <class Self, class Archive>
@@ -103,14 +104,14 @@ class RecentMass {
 
  private:
   /// The sums of the query before which `age` others came last; the newest is 0.
-  RowScores& at(int age) { return ring_[slot(age)]; }
-  const RowScores& at(int age) const { return ring_[slot(age)]; }
+  RowScores<Value>& at(int age) { return ring_[slot(age)]; }
+  const RowScores<Value>& at(int age) const { return ring_[slot(age)]; }
   std::size_t slot(int age) const { return static_cast<std::size_t>((next_ + o_.queries - 1 - age) % o_.queries); }
 
   Options o_;
   int heads_;
   int next_ = 0;  // the oldest query's place, which the next one takes
-  std::vector<RowScores> ring_;
+  std::vector<RowScores<Value>> ring_;
   ColumnSums column_sums_;
   std::vector<float> sums_;  // [capacity], of the middle rows
 };

@@ -7,32 +7,34 @@
 
 namespace buzz {
 
-/// One float32 a row, [kv_heads, capacity]: what the scores with a memory are made of.
+/// One number a row, [kv_heads, capacity]: what the scores with a memory are made of. Real: double where they are sums
+/// without end, which a float stops taking part in at 2^24; else float.
+template <class Real>
 class RowScores {
  public:
   /// All 0.
   RowScores(int heads, int capacity)
-      : capacity_(capacity), values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity), 0.f) {}
+      : capacity_(capacity), values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
 
-  float* head(int h) { return values_.data() + static_cast<std::ptrdiff_t>(h) * capacity_; }  ///< [capacity]
+  Real* head(int h) { return values_.data() + static_cast<std::ptrdiff_t>(h) * capacity_; }  ///< [capacity]
   /// [capacity].
-  const float* head(int h) const { return values_.data() + static_cast<std::ptrdiff_t>(h) * capacity_; }
+  const Real* head(int h) const { return values_.data() + static_cast<std::ptrdiff_t>(h) * capacity_; }
 
   /// Gives rows [begin, end) of every head the value 0.
   void clear(int heads, int begin, int end) {
-    for (int h = 0; h < heads; ++h) std::fill(head(h) + begin, head(h) + end, 0.f);
+    for (int h = 0; h < heads; ++h) std::fill(head(h) + begin, head(h) + end, Real());
   }
 
   /// Keeps the rows that `keep` names.
   void compact(const Keep& keep) {
-    for (int h = 0; h < keep.heads(); ++h) buzz::compact(keep, h, View<float>(head(h), 1, keep.from(), 1));
+    for (int h = 0; h < keep.heads(); ++h) buzz::compact(keep, h, View<Real>(head(h), 1, keep.from(), 1));
   }
 
-  std::size_t bytes() const { return values_.size() * sizeof(float); }  ///< allocated
+  std::size_t bytes() const { return values_.size() * sizeof(Real); }  ///< allocated
 
  private:
   int capacity_;
-  std::vector<float> values_;
+  std::vector<Real> values_;
 };
 
 }  // namespace buzz

@@ -23,10 +23,10 @@ class Shared : public Score {
         worth_(static_cast<std::size_t>(capacity)) {}
 
   /// Heads are asked in order; the first makes the sums. O(kv_heads) times what Score takes for one.
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, float* out) {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t* positions, int next, const Rows& rows, Real* out) {
     if (head == 0) {
-      std::fill_n(sums_.data(), count, 0.f);
+      std::fill_n(sums_.data(), count, 0.);
       for (int h = 0; h < heads_; ++h) {
         Score::worth(h, begin, count, positions, next, rows, worth_.data());
         for (int i = 0; i < count; ++i) sums_[static_cast<std::size_t>(i)] += worth_[static_cast<std::size_t>(i)];
@@ -34,11 +34,11 @@ class Shared : public Score {
     }
     std::copy_n(sums_.data(), count, out);
   }
-  std::size_t bytes() const { return Score::bytes() + (sums_.size() + worth_.size()) * sizeof(float); }  ///< allocated
+  std::size_t bytes() const { return Score::bytes() + (sums_.size() + worth_.size()) * sizeof(double); }  ///< allocated
 
  private:
   int heads_;
-  std::vector<float> sums_, worth_;  // [capacity], of the middle rows
+  std::vector<double> sums_, worth_;  // [capacity], of the middle rows
 };
 
 }  // namespace buzz

@@ -9,6 +9,7 @@ namespace buzz {
 
 /// The scores as they were before each of the newest tokens was observed, so that rollback can bring them back bit for
 /// bit. Holds max_rollback copies, [max_rollback, kv_heads, capacity].
+template <class Value>
 class UndoLog {
  public:
   /// Copies of up to `capacity` rows for the newest max_rollback tokens; 0: none.
@@ -57,17 +58,17 @@ class UndoLog {
     floor_ = position;
   }
 
-  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size() * sizeof(float); }  ///< allocated
+  std::size_t bytes() const { return labels_.size() * sizeof(int) + copies_.size() * sizeof(Value); }  ///< allocated
 
  private:
-  float* copy(int slot, int head) {
+  Value* copy(int slot, int head) {
     return copies_.data() + (static_cast<std::ptrdiff_t>(slot) * heads_ + head) * capacity_;
   }
 
   int heads_, capacity_;
   int first_ = 0, used_ = 0, floor_ = 0;
   std::vector<int> labels_;    // [max_rollback], positions, ascending in ring order
-  std::vector<float> copies_;  // [max_rollback, kv_heads, capacity]
+  std::vector<Value> copies_;  // [max_rollback, kv_heads, capacity]
 };
 
 }  // namespace buzz

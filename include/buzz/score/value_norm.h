@@ -16,6 +16,7 @@ class ValueNorm {
   /// @{
   /// As in Mass.
   static constexpr int code = 4;            // in saved files
+  using Value = double;                     // of scores()
   static constexpr bool remembers = false;  // has scores between calls: scores(), target()
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = true;  // select(keys, values)
@@ -27,14 +28,14 @@ class ValueNorm {
 
   void append(int, int) {}
   /// values [kv_heads, rows, head_dim]. O(count * head_dim).
-  template <class Rows>
-  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, float* out) const {
+  template <class Rows, class Real>
+  void worth(int head, int begin, int count, const std::int32_t*, int, const Rows& rows, Real* out) const {
     for (int i = 0; i < count; ++i)
       out[i] = static_cast<float>(std::sqrt(row_sums::squares(rows.values, head, begin + i)));
   }
   void compact(const Keep&) {}
   void forget(int) {}
-  Span<const float> scores(int, int) const { return {}; }
+  Span<const Value> scores(int, int) const { return {}; }
   std::size_t bytes() const { return 0; }
   /// @}
 };

@@ -36,7 +36,10 @@ class Nothing {
   static int room(const Options& o, int) { return o.threshold; }
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
-  int pass(const float*, int, int, int, std::int32_t*) const { return 0; }
+  template <class Real>
+  int pass(const Real*, int, int, int, std::int32_t*) const {
+    return 0;
+  }
   /// @}
 
  private:
@@ -81,7 +84,8 @@ class Everything {
   }
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
-  int pass(const float*, int hive, int fresh, int, std::int32_t* out) const {
+  template <class Real>
+  int pass(const Real*, int hive, int fresh, int, std::int32_t* out) const {
     for (int i = 0; i < hive + fresh; ++i) out[i] = i;
     return hive + fresh;
   }

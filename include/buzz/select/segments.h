@@ -142,7 +142,8 @@ class Segments {
 
   /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
   /// more): writes the kept indices, ascending, and returns how many.
-  int pass(const float* worth, int hive, int fresh, int, std::int32_t* out) const {
+  template <class Real>
+  int pass(const Real* worth, int hive, int fresh, int, std::int32_t* out) const {
     const Thin& t = thin_;
     if (t.hive == HiveRule::together) return pick_of_chunks(worth, hive + fresh, t.chunk, t.keep, out);
     const int kept = t.hive == HiveRule::first ? pick_every(hive, t.hive_stride, out)

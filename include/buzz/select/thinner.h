@@ -20,7 +20,7 @@ class Thinner {
         free_(static_cast<std::size_t>(capacity)) {}
 
   /// [capacity]: where the worth of the middle rows goes before each call, which changes it.
-  float* worth() { return worth_.data(); }
+  double* worth() { return worth_.data(); }
 
   /// Writes the indices of the middle rows that stay, ascending, and returns how many; `positions` are the middle
   /// rows'. `forgotten`: how many rows, pinned ones too, were kept unread at the beginning; -1: scores are read again.
@@ -32,7 +32,7 @@ class Thinner {
   }
 
   std::size_t bytes() const {  ///< allocated
-    return worth_.size() * sizeof(float) + (picks_.size() + free_.size()) * sizeof(std::int32_t);
+    return worth_.size() * sizeof(double) + (picks_.size() + free_.size()) * sizeof(std::int32_t);
   }
 
  private:
@@ -84,7 +84,7 @@ class Thinner {
     return count + pinned;
   }
 
-  std::vector<float> worth_;         // [capacity], of the middle rows of one head
+  std::vector<double> worth_;        // [capacity], of the middle rows of one head
   std::vector<std::int32_t> picks_;  // [capacity], of a pass after the first
   std::vector<std::int32_t> free_;   // [capacity], the middle's rows that are not pinned
 };

@@ -46,7 +46,8 @@ class TopK {
 
   /// The heaviest that still fit beside the pinned rows. O(hive + fresh) on average, and O(heavy log heavy) to put the
   /// kept rows in order.
-  int pass(const float* worth, int hive, int fresh, int pinned, std::int32_t* out) const {
+  template <class Real>
+  int pass(const Real* worth, int hive, int fresh, int pinned, std::int32_t* out) const {
     const int count = hive + fresh, kept = (std::min)(heavy_ - pinned, count);
     std::iota(out, out + count, 0);
     const auto before = [worth](std::int32_t a, std::int32_t b) {
