@@ -277,7 +277,7 @@ class Lives {
       try {
         policy.pin(o.sink, pinned + 1);
         return "a pin too many";
-      } catch (const buzz::InvalidArgument& e) {
+      } catch (const buzz::Error& e) {
         if (std::string(e.field()) != "pinned rows") return "field of a pin too many";
       }
     }
@@ -454,7 +454,7 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
         while (policy.rows() + max_chunk <= o.capacity) policy.append(max_chunk);
         while (policy.rows() < o.capacity) policy.append(1);
         EXPECT_FALSE(policy.due());
-        EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+        EXPECT_THROW(policy.append(1), buzz::CacheFull);
         EXPECT_EQ(policy.rows(), o.capacity);
         EXPECT_EQ(policy.regions().rows(), o.capacity);
       }

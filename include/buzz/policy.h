@@ -59,8 +59,8 @@ class Policy {
   explicit Policy(const Policy&) = default;  ///< as fork(), for containers
 
   /// `tokens` rows were added after the last one, at the next positions; their scores are 0.
-  /// Errors: tokens out of 0 to max_chunk; more rows than capacity() (an eviction that was due did not happen, or the
-  /// cache is Full). O(kv_heads * tokens).
+  /// Errors: tokens out of 0 to max_chunk; CacheFull: more rows than capacity() (an eviction that was due did not
+  /// happen, or the cache is Full), or no positions left. O(kv_heads * tokens).
   void append(int tokens) {
     check_append(tokens);
     for (int h = 0; h < heads_; ++h) {
@@ -75,8 +75,9 @@ class Policy {
   /// Refuses what append(tokens) would refuse, and changes nothing.
   void check_append(int tokens) const {
     require_range("tokens", tokens, 0, max_chunk_);
-    require_range("rows", static_cast<long long>(rows_) + tokens, 0, capacity_);
-    require_range("position", static_cast<long long>(next_) + tokens, 0, (std::numeric_limits<std::int32_t>::max)());
+    require_room("rows", static_cast<long long>(rows_) + tokens, tokens, capacity_);
+    require_room("position", static_cast<long long>(next_) + tokens, tokens,
+                 (std::numeric_limits<std::int32_t>::max)());
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
@@ -161,8 +162,9 @@ class Policy {
 
   /// Positions [first, first + count) are not evicted until they are unpinned: a system prompt, an image. They may lie
   /// ahead. They count against the bound. Errors: first or count < 0 or too large; a position that a head has evicted;
-  /// more pins, the sink's apart, than the threshold has room for: threshold - 1 rows in a beehive (KNOBS.md has the
-  /// others), `heavy` in HeavyHitter, `threshold` in Streaming, capacity - sink in Full. O(kv_heads * (count + rows)).
+  /// more pins, the sink's apart, than the threshold has room for (CacheFull where fewer pins would leave it):
+  /// threshold - 1 rows in a beehive (KNOBS.md has the others), `heavy` in HeavyHitter, `threshold` in Streaming,
+  /// capacity - sink in Full. O(kv_heads * (count + rows)).
   void pin(int first, int count) {
     check_pin(first, count);
     pins_ = pins_.with(first, count);
@@ -170,17 +172,9 @@ class Policy {
   /// Refuses what pin() would refuse, and changes nothing.
   void check_pin(int first, int count) const {
     check_range(first, count);
-    for (int h = 0; h < heads_; ++h) {
-      const Span<const std::int32_t> held = positions(h);
-      const auto at = std::lower_bound(held.begin(), held.end(), first);
-      const long long there = std::lower_bound(at, held.end(), first + count) - at;
-      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
-      if (there + ahead < count)
-        fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
-             "positions that no head has evicted");
-    }
-    require_range("pinned rows", pins_.with(first, count).count_from(options_.sink), 0,
-                  Select::room(options_, max_chunk_));
+    require_held<InvalidArgument>(first, count);
+    require_room("pinned rows", pins_.with(first, count).count_from(options_.sink),
+                 Pins().with(first, count).count_from(options_.sink), Select::room(options_, max_chunk_));
   }
   /// Positions [first, first + count), pinned or not, may be evicted again. Errors: first or count < 0 or too large.
   void unpin(int first, int count) {
@@ -269,9 +263,10 @@ class Policy {
   void loaded(Reader&) {
     for (int h = 0; h < heads_; ++h)
       for (int r = 0; r < rows_; ++r)
-        require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
-    require_range("pinned rows", pins_.count_from(options_.sink), 0, Select::room(options_, max_chunk_));
-    for (const Pins::Range& r : pins_.ranges()) check_pin(r.first, r.count);
+        require_range<FileError>("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL,
+                                 next_ - 1LL);
+    require_range<FileError>("pinned rows", pins_.count_from(options_.sink), 0, Select::room(options_, max_chunk_));
+    for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
     observed_ = next_;
     undo_.clear(next_);
   }
@@ -279,6 +274,20 @@ class Policy {
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
     require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
+  }
+
+  /// Refuses positions of which a head has evicted one.
+  template <class Family>
+  void require_held(int first, int count) const {
+    for (int h = 0; h < heads_; ++h) {
+      const Span<const std::int32_t> held = positions(h);
+      const auto at = std::lower_bound(held.begin(), held.end(), first);
+      const long long there = std::lower_bound(at, held.end(), first + count) - at;
+      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
+      if (there + ahead < count)
+        fail<Family>("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
+                     "positions that no head has evicted");
+    }
   }
 
   /// sums(head, part) gives the column sums of each part's queries, [rows]; the last parts are the newest tokens'.
