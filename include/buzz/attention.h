@@ -1,10 +1,10 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "buzz/aligned.h"
 #include "buzz/attention_options.h"
 #include "buzz/executor.h"
 #include "buzz/kernels.h"
@@ -125,11 +125,8 @@ class Attention {
     if (!mass.empty()) require_shape("mass", mass, mass.shape(0), shape_.kv_heads, rows);
   }
 
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  using MatrixMap = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
-  using ConstMatrixMap = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
-  // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
-  // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
+  // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From gemm_rows
+  // query rows on Eigen's product is the faster.
   static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
   static constexpr int mass_rows = 512;  // whose probabilities are added to the mass together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
@@ -240,8 +237,7 @@ class Attention {
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
         if constexpr (std::is_same<decltype(k), const float*>::value)
           if (b.m >= gemm_rows) {
-            map(out, b.m, count, b.stride).noalias() =
-                map(b.queries, b.m, dim(), dim()) * map(k, count, dim(), stride).transpose();
+            kernels::product_dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
             return;
           }
         kernels::dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
@@ -316,8 +312,7 @@ class Attention {
         }
         if constexpr (std::is_same<decltype(v), const float*>::value)
           if (b.m >= gemm_rows) {
-            map(result, b.m, width, dim()).noalias() +=
-                map(weights, b.m, count, weights_stride) * map(v, count, width, stride);
+            kernels::product_add(weights, weights_stride, b.m, v, stride, count, width, result, dim());
             return;
           }
         add(v, stride, 0, b.m, count);
@@ -377,19 +372,12 @@ class Attention {
       kernels::convert(cached.row(b.head, r + i) + begin, end - begin, b.tile + i * dim() + begin);
   }
 
-  static MatrixMap map(float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
-    return MatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
-  }
-  static ConstMatrixMap map(const float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
-    return ConstMatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
-  }
-
   Shape shape_;
   AttentionOptions options_;
   int block_;                          // tokens handled together
   int capacity_;                       // rows
   int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
-  std::vector<float, Eigen::aligned_allocator<float>> scratch_;
+  AlignedVector<float> scratch_;
   std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };
 

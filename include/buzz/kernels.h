@@ -12,6 +12,7 @@ namespace buzz {
 /// The two products of attention for few queries: each cached row is loaded once for up to four of them. A sum's order
 /// depends on neither the number of queries nor that of rows, so that results are the same bits however work is cut.
 namespace kernels {
+inline namespace BUZZ_ISA {
 
 // Lambdas that index arrays of packets have to be inlined, or the arrays live in memory and every step stores them; gcc
 // decides otherwise now and then.
@@ -231,13 +232,72 @@ inline void multiply(const float* x, const float* y, int count, float* out) {
   for (; i < count; ++i) out[i] = x[i] * y[i];
 }
 
+/// The largest of p[0..count), count >= 1; with a NaN among them, any. Not Eigen's maxCoeff(), for which one unit of a
+/// program may look for an address that suits the packets of another.
+inline float largest(const float* p, int count) {
+  using Eigen::internal::pmax;
+  float result = p[0];
+  int i = 0;
+  if (count >= packet_size) {
+    Packet even = load(p), odd = even;
+    for (; i + 2 * packet_size <= count; i += 2 * packet_size) {
+      even = pmax(even, load(p + i));
+      odd = pmax(odd, load(p + i + packet_size));
+    }
+    result = Eigen::internal::predux_max(pmax(even, odd));
+  }
+  for (; i < count; ++i) result = (std::max)(result, p[i]);
+  return result;
+}
+
 /// The first half of a softmax: logits p[0..count) become exp(p - the largest), whose sum is returned; count >= 1. A
 /// NaN, or an infinite logit, makes the sum NaN.
-inline float softmax_terms(float* p, int count) {
-  return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
+inline float softmax_terms(float* p, int count) { return exp_and_sum(p, count, largest(p, count)); }
+
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  ///< for the products below
+/// data as [rows, columns].
+template <class M, class Float>
+Eigen::Map<M, 0, Eigen::OuterStride<>> matrix(Float* data, int rows, int columns, std::ptrdiff_t stride) {
+  return {data, rows, columns, Eigen::OuterStride<>(stride)};
+}
+/// f(begin, count) for pieces of [0, n).
+template <class F>
+inline void by_pieces(int n, int most, F&& f) {
+  for (int i = 0; i < n; i += most) f(i, (std::min)(most, n - i));
+}
+/// Eigen's product, the faster one of many queries, packs its operands: on the stack up to 128 KiB, and else on a heap
+/// of which the units of a program disagree. These are pieces of 128 KiB.
+constexpr int product_rows = 64, product_depth = 512;
+
+/// dots() by Eigen's product.
+inline void product_dots(const float* a, std::ptrdiff_t a_stride, int queries, const float* b, std::ptrdiff_t b_stride,
+                         int rows, int dim, float* out, std::ptrdiff_t out_stride) {
+  by_pieces(queries, product_rows, [&](int q, int m) {
+    auto sums = matrix<Matrix>(out + q * out_stride, m, rows, out_stride);
+    by_pieces(dim, product_depth, [&](int d, int depth) {
+      const auto x = matrix<const Matrix>(a + q * a_stride + d, m, depth, a_stride);
+      const auto y = matrix<const Matrix>(b + d, rows, depth, b_stride).transpose();
+      if (d == 0)
+        sums.noalias() = x * y;
+      else
+        sums.noalias() += x * y;
+    });
+  });
+}
+/// add() by Eigen's product.
+inline void product_add(const float* weight, std::ptrdiff_t w_stride, int queries, const float* b,
+                        std::ptrdiff_t b_stride, int rows, int dim, float* out, std::ptrdiff_t out_stride) {
+  by_pieces(queries, product_rows, [&](int q, int m) {
+    by_pieces(dim, product_depth, [&](int d, int width) {
+      matrix<Matrix>(out + q * out_stride + d, m, width, out_stride).noalias() +=
+          matrix<const Matrix>(weight + q * w_stride, m, rows, w_stride) *
+          matrix<const Matrix>(b + d, rows, width, b_stride);
+    });
+  });
 }
 
 #undef BUZZ_INLINED
 
+}  // namespace BUZZ_ISA
 }  // namespace kernels
 }  // namespace buzz

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "buzz/aligned.h"
 #include "buzz/finite.h"
 #include "buzz/keep.h"
 #include "buzz/packet.h"
@@ -174,7 +174,7 @@ class Rows {
   const T* at(int head, int row) const { return values_.data() + index(head, row); }
 
   int heads_, capacity_, dim_;
-  std::vector<T, Eigen::aligned_allocator<T>> values_;
+  AlignedVector<T> values_;
   std::vector<float> scales_;
 };
 

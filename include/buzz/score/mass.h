@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "buzz/eigen.h"
 #include "buzz/score/column_sums.h"
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <Eigen/Core>
+#include <numeric>
 
 #include "buzz/chunk.h"
+#include "buzz/eigen.h"
 #include "buzz/error.h"
 #include "buzz/score/column_sums.h"
 #include "buzz/score/row_scores.h"
@@ -77,7 +78,7 @@ class RecentMass {
       const float* around = sums_.data() + first;
       out[i] = o_.pooling == Pooling::max
                    ? around[heaviest(around, end - first)]
-                   : Eigen::Map<const Eigen::ArrayXf>(around, end - first).sum() / static_cast<float>(o_.kernel);
+                   : std::accumulate(around, around + (end - first), 0.f) / static_cast<float>(o_.kernel);
     }
   }
 
