@@ -1,3 +1,11 @@
 include(CMakeFindDependencyMacro)
-find_dependency(Eigen3 3.4)
+# 3.4 to 5. An installed Eigen is compatible with its own major number alone.
+foreach(buzz_eigen IN ITEMS 3.4 5)
+  if(NOT TARGET Eigen3::Eigen)
+    find_package(Eigen3 ${buzz_eigen} QUIET)
+  endif()
+endforeach()
+if(NOT TARGET Eigen3::Eigen)
+  find_dependency(Eigen3 3.4)
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/buzzTargets.cmake")

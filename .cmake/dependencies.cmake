@@ -15,8 +15,16 @@ buzz_package(CLI11 2.1 https://github.com/CLIUtils/CLI11.git v2.1.2)
 buzz_package(nlohmann_json 3.11 https://github.com/nlohmann/json.git v3.11.2)
 
 function(buzz_need name)
-  if(name STREQUAL "Eigen3" AND TARGET Eigen3::Eigen)
-    return()  # the project that uses us has its own
+  if(name STREQUAL "Eigen3")
+    # 3.4 to 5. An installed Eigen is compatible with its own major number alone.
+    foreach(version IN ITEMS 3.4 5)
+      if(NOT TARGET Eigen3::Eigen)  # the project that uses us may have its own
+        find_package(Eigen3 ${version} QUIET GLOBAL)
+      endif()
+    endforeach()
+    if(TARGET Eigen3::Eigen)
+      return()
+    endif()
   endif()
   set(BENCHMARK_ENABLE_TESTING OFF)
   set(BENCHMARK_ENABLE_INSTALL OFF)

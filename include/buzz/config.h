@@ -1,6 +1,6 @@
 #pragma once
 
-// Every macro of the library, version.h's apart.
+// Every macro of the library, those of version.h and eigen.h apart.
 
 // Functions of the ground floor run on the host and, compiled by nvcc, on the device.
 #if defined(__CUDACC__)

@@ -34,7 +34,7 @@
 #else
 #define BUZZ_ISA_SUMS _sum
 #endif
-#if defined(EIGEN_HAS_ARM64_FP16_SCALAR_ARITHMETIC) || defined(__AVX512FP16__)
+#if defined(EIGEN_HAS_ARM64_FP16_SCALAR_ARITHMETIC) || defined(EIGEN_HAS_BUILTIN_FLOAT16)
 #define BUZZ_ISA_HALF _fp16  // a half travels in another register
 #else
 #define BUZZ_ISA_HALF _u16

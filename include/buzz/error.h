@@ -7,7 +7,7 @@
 
 #include "buzz/config.h"
 
-/// Everything that the library has, its macros apart (config.h, version.h).
+/// Everything that the library has, its macros apart (config.h, eigen.h, version.h).
 namespace buzz {
 
 /// What the library refuses, always as one of the three families below. what() reads "buzz: stride = 0, allowed: >= 1";

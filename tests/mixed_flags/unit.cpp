@@ -9,7 +9,7 @@
 namespace {
 
 // Sizes that fit no packet, so that rows begin anywhere, and chunks that are large enough for Eigen's product.
-const buzz::Shape kShape{/*query_heads*/ 12, /*kv_heads*/ 2, /*head_dim*/ 37, /*max_chunk*/ 8};
+const buzz::Shape kShape{/*query_heads*/ 8, /*kv_heads*/ 2, /*head_dim*/ 37, /*max_chunk*/ 4};
 
 template <class Cache>
 Cache* make() {
