@@ -232,27 +232,11 @@ inline void multiply(const float* x, const float* y, int count, float* out) {
   for (; i < count; ++i) out[i] = x[i] * y[i];
 }
 
-/// The largest of p[0..count), count >= 1; with a NaN among them, any. Not Eigen's maxCoeff(), for which one unit of a
-/// program may look for an address that suits the packets of another.
-inline float largest(const float* p, int count) {
-  using Eigen::internal::pmax;
-  float result = p[0];
-  int i = 0;
-  if (count >= packet_size) {
-    Packet even = load(p), odd = even;
-    for (; i + 2 * packet_size <= count; i += 2 * packet_size) {
-      even = pmax(even, load(p + i));
-      odd = pmax(odd, load(p + i + packet_size));
-    }
-    result = Eigen::internal::predux_max(pmax(even, odd));
-  }
-  for (; i < count; ++i) result = (std::max)(result, p[i]);
-  return result;
-}
-
 /// The first half of a softmax: logits p[0..count) become exp(p - the largest), whose sum is returned; count >= 1. A
 /// NaN, or an infinite logit, makes the sum NaN.
-inline float softmax_terms(float* p, int count) { return exp_and_sum(p, count, largest(p, count)); }
+inline float softmax_terms(float* p, int count) {
+  return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
+}
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  ///< for the products below
 /// data as [rows, columns].
