@@ -21,9 +21,7 @@ buzz::BuzzCache<T> empty() {
   o.sink = 2;
   o.window = 5;
   o.threshold = 11;
-  buzz::Rope rope{10000.0};
-  rope.keys = buzz::KeyStorage::raw;  // rows are what was appended, rounded: no processor differs on them
-  return buzz::BuzzCache<T>(kShape, o, rope);
+  return buzz::BuzzCache<T>(kShape, o, buzz::Rope{10000.0});
 }
 
 std::vector<float> numbers(int count, int from) {
