@@ -50,7 +50,7 @@ std::string told(const buzz::BuzzCache<T>& cache) {
   out << std::hexfloat << cache.rows() << ' ' << cache.next_position();
   for (int h = 0; h < kShape.kv_heads; ++h) {
     for (std::int32_t p : cache.positions(h)) out << ' ' << p;
-    for (float s : cache.scores(h)) out << ' ' << s;
+    for (auto s : cache.scores(h)) out << ' ' << s;
     for (int r = 0; r < cache.rows(); ++r)
       for (int i = 0; i < kShape.head_dim; ++i)
         out << ' ' << static_cast<float>(cache.keys().row(h, r)[i]) << ' '
