@@ -17,7 +17,7 @@ struct Aligned {
   using value_type = T;                         ///< for containers
   static constexpr std::size_t alignment = 64;  ///< bytes
 
-  Aligned() = default;
+  Aligned() = default;  ///< has no state
   /// The memory is the same, whatever lies in it.
   template <class U>
   Aligned(const Aligned<U>&) noexcept {}  // NOLINT: containers ask for the conversion

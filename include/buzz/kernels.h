@@ -251,7 +251,8 @@ inline void by_pieces(int n, int most, F&& f) {
 }
 /// Eigen's product, the faster one of many queries, packs its operands: on the stack up to 128 KiB, and else on a heap
 /// of which the units of a program disagree. These are pieces of 128 KiB.
-constexpr int product_rows = 64, product_depth = 512;
+constexpr int product_rows = 64;
+constexpr int product_depth = 512;  ///< see product_rows
 
 /// dots() by Eigen's product.
 inline void product_dots(const float* a, std::ptrdiff_t a_stride, int queries, const float* b, std::ptrdiff_t b_stride,
