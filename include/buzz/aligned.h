@@ -10,8 +10,8 @@ namespace buzz {
 
 /// An allocator of memory that begins at a multiple of 64 bytes: a cache line, the widest packet. Whatever a
 /// translation unit is compiled for, it frees what another allocated; Eigen's own depends on -m flags, and the
-/// language's aligned new on -faligned-new. Takes up to 64 bytes more than are asked for. Errors: those of ::operator
-/// new.
+/// language's aligned new on -faligned-new. Takes up to 64 bytes more than are asked for. Errors: no memory:
+/// std::bad_alloc.
 template <class T>
 struct Aligned {
   using value_type = T;                         ///< for containers
