@@ -193,6 +193,7 @@ TYPED_TEST(Allocation, NoneInShapesOfRealModels) {
                                                            {71, 1, 64, 40},
                                                            {2, 1, 256, 200},
                                                            {8, 1, 512, 64},
+                                                           {300, 1, 512, 2},
                                                            {6, 3, 17, 33}}) {
     buzz::Rope rope;
     rope.base = 10000;

@@ -283,7 +283,7 @@ class Lives {
       try {
         evictor.pin(o.sink, pinned + 1);
         return "a pin too many";
-      } catch (const buzz::InvalidArgument& e) {
+      } catch (const buzz::Error& e) {
         if (std::string(e.field()) != "pinned rows") return "field of a pin too many";
       }
     }
@@ -460,7 +460,7 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
         while (evictor.rows() + max_chunk <= o.capacity) evictor.append(max_chunk);
         while (evictor.rows() < o.capacity) evictor.append(1);
         EXPECT_FALSE(evictor.due());
-        EXPECT_THROW(evictor.append(1), buzz::InvalidArgument);
+        EXPECT_THROW(evictor.append(1), buzz::CacheFull);
         EXPECT_EQ(evictor.rows(), o.capacity);
         EXPECT_EQ(evictor.regions().rows(), o.capacity);
       }

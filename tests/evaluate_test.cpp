@@ -149,9 +149,11 @@ TEST_F(Jsonl, RefusesByLineAndField) {
                       evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"c\": [{\"b\": 1, \"b\": 1}]}"), 10));
   EXPECT_NO_THROW(evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"b\": [{\"a\": 1}, {\"a\": 1}]}"), 10));
   EXPECT_REFUSED_WITH("a JSON object a line", evaluate::read_jsonl(file("\n"), 10));
+  EXPECT_THROW(evaluate::read_jsonl(file("[1]"), 10), buzz::FileError);
   const json line = {{"line", 7}, {"number", 1}, {"none", json::array()}, {"mixed", {"a", 1}}};
   EXPECT_REFUSED_WITH("f:7 text = missing, allowed: a text", evaluate::field<std::string>("f", line, "text"));
   EXPECT_REFUSED_WITH("f:7 number = '1'", evaluate::field<std::string>("f", line, "number"));
+  EXPECT_THROW(evaluate::field<std::string>("f", line, "number"), buzz::FileError);
   for (const char* name : {"number", "none", "mixed"})
     EXPECT_REFUSED_WITH("a list of texts", evaluate::field<std::vector<std::string>>("f", line, name));
 }

@@ -343,6 +343,19 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
   expect_refused("tokens", [&] { eviction.after_decode(0); });  // without before_decode()
 }
 
+TEST(LlamaEviction, SaysThatItIsFullBeforeAnythingIsDecoded) {
+  Context context;
+  buzz::Full::Options options;
+  options.capacity = 7;
+  Eviction<buzz::Full> eviction(options, 5);
+  begin(eviction, context);
+  eviction.decode(Batch{5});
+  EXPECT_THROW(eviction.decode(Batch{3, 5}), buzz::CacheFull);
+  EXPECT_EQ(context.used(), 5);
+  EXPECT_EQ(eviction.decode(Batch{2, 5}), 0);
+  EXPECT_EQ(eviction.rows(), 7);
+}
+
 TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   expect_refused("context", [&] { eviction.before_decode(1); });

@@ -56,8 +56,8 @@ inline Budget parse_budget(const std::string& text) {
   } catch (const std::exception&) {
   }
   const bool percent = used + 1 == text.size() && text.back() == '%';
-  if (!(value > 0) || (!percent && (used != text.size() || value != std::floor(value))) || value > (1 << 24) ||
-      (percent && value > 100))
+  if (!buzz::is_finite(value) || value <= 0 || (!percent && (used != text.size() || value != std::floor(value))) ||
+      value > (1 << 24) || (percent && value > 100))
     fail("budget", printable(text), allowed);
   return {text, percent ? value / 100 : 0, percent ? 0 : static_cast<int>(value)};
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 #include "tiny_llama/gguf.h"
 
 namespace evaluate {
@@ -45,7 +46,7 @@ class Settings {
       value = std::stod(text, &used);
     } catch (const std::exception&) {
     }
-    if (used != text.size() || !(value >= low) || !(value <= high))
+    if (used != text.size() || !buzz::is_finite(value) || value < low || value > high)
       fail(key, printable(text), "a number from " + shortest(low) + " to " + shortest(high));
     return value;
   }

@@ -122,7 +122,7 @@ struct Farthest {
   void see(const float* a, const float* b, int vocab, int at) {
     for (int i = 0; i < vocab; ++i) {
       const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      if (!(d <= difference)) difference = d, token = at;  // NaN too
+      if (buzz::is_nan(d) || d > difference) difference = d, token = at;
     }
   }
 };

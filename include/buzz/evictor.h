@@ -50,8 +50,8 @@ class Evictor {
   Evictor fork() const { return Evictor(*this); }
   explicit Evictor(const Evictor&) = default;  ///< as fork(), for containers
 
-  /// `tokens` rows were added after the last one, at the next positions. Errors: tokens out of 0 to max_chunk; more
-  /// rows than capacity(). O(kv_heads * tokens).
+  /// `tokens` rows were added after the last one, at the next positions. Errors: tokens out of 0 to max_chunk;
+  /// CacheFull: more rows than capacity(), or no positions left. O(kv_heads * tokens).
   void append(int tokens) {
     check_append(tokens);
     for (int h = 0; h < heads_; ++h) std::iota(position_row(h) + rows_, position_row(h) + rows_ + tokens, next_);
@@ -62,8 +62,9 @@ class Evictor {
   /// Refuses what append(tokens) would refuse, and changes nothing.
   void check_append(int tokens) const {
     require_range("tokens", tokens, 0, max_chunk_);
-    require_range("rows", static_cast<long long>(rows_) + tokens, 0, capacity_);
-    require_range("position", static_cast<long long>(next_) + tokens, 0, (std::numeric_limits<std::int32_t>::max)());
+    require_room("rows", static_cast<long long>(rows_) + tokens, tokens, capacity_);
+    require_room("position", static_cast<long long>(next_) + tokens, tokens,
+                 (std::numeric_limits<std::int32_t>::max)());
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
@@ -152,16 +153,10 @@ class Evictor {
   /// Refuses what pin() would refuse, and changes nothing.
   void check_pin(int first, int count) const {
     check_range(first, count);
-    for (int h = 0; h < heads_; ++h) {
-      const Span<const std::int32_t> held = positions(h);
-      const auto at = std::lower_bound(held.begin(), held.end(), first);
-      const long long there = std::lower_bound(at, held.end(), first + count) - at;
-      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
-      if (there + ahead < count)
-        fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
-             "positions that no head has evicted");
-    }
-    require_range("pinned rows", pins_.with(first, count).count_from(policy_.protect.sink), 0, room());
+    require_held<InvalidArgument>(first, count);
+    const int sink = policy_.protect.sink;
+    require_room("pinned rows", pins_.with(first, count).count_from(sink), Pins().with(first, count).count_from(sink),
+                 room());
   }
   /// Positions [first, first + count), pinned or not, may be evicted again. Errors: first or count < 0 or too large.
   void unpin(int first, int count) {
@@ -286,9 +281,10 @@ class Evictor {
   void loaded(Reader&) {
     for (int h = 0; h < heads_; ++h)
       for (int r = 0; r < rows_; ++r)
-        require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
-    require_range("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
-    for (const Pins::Range& r : pins_.ranges()) check_pin(r.first, r.count);
+        require_range<FileError>("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL,
+                                 next_ - 1LL);
+    require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
+    for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
     observed_ = next_;
     undo_.clear(next_);
   }
@@ -296,6 +292,20 @@ class Evictor {
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
     require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
+  }
+
+  /// Refuses positions of which a head has evicted one.
+  template <class Family>
+  void require_held(int first, int count) const {
+    for (int h = 0; h < heads_; ++h) {
+      const Span<const std::int32_t> held = positions(h);
+      const auto at = std::lower_bound(held.begin(), held.end(), first);
+      const long long there = std::lower_bound(at, held.end(), first + count) - at;
+      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
+      if (there + ahead < count)
+        fail<Family>("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
+                     "positions that no head has evicted");
+    }
   }
 
   /// Slice s of `slices`; the last ones are the newest tokens'.

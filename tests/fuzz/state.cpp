@@ -20,7 +20,7 @@ std::string bytes_of(const Cache& cache) {
 template <class Cache>
 bool load(Cache& cache, const std::string& file) {
   std::istringstream in(file);
-  return !fuzz::refuses([&] { cache.load(in); });
+  return !fuzz::refuses<buzz::FileError>([&] { cache.load(in); });
 }
 
 /// The file with the checksum that its other bytes have.

@@ -54,7 +54,7 @@ struct Merge {
   /// The largest logit of query row i, and the sum of its exponentials.
   BUZZ_DEVICE void total(int s, int head, int i, float* top, float* sum) const {
     const long long begin = at(s, head, i) * partial.splits;
-    *top = -INFINITY;
+    *top = lowest;
     *sum = 0;
     for (int p = 0; p < partial.splits; ++p)
       if (partial.top[begin + p] > *top) *top = partial.top[begin + p];
@@ -104,7 +104,7 @@ struct Merge {
         Row& r = row[t];
         for (int i = first; i < first + here; ++i) {
           const float inverse = shared.inverse[i - first];
-          if (begin + t < call.seen(i, rows) && finite(inverse))
+          if (begin + t < call.seen(i, rows) && is_finite(inverse))
             r.sum += ::expf(partial.logits[at(s, head, i) * capacity + begin + t] - shared.top[i - first]) * inverse;
           if ((i + 1) % call.group != 0) continue;
           r.score = fold(r.score, r.sum, call.token(i) == 0);

@@ -35,7 +35,7 @@ struct ObserveGiven {
       for (int i = 0; i < call.count(); ++i) {
         if (row < call.seen(i, rows)) {
           const float p = probabilities.row(s, call.head(head, i), call.token(i))[row];
-          if (finite(p)) sum += p;
+          if (is_finite(p)) sum += p;
         }
         if ((i + 1) % call.group != 0) continue;
         score = fold(score, sum, call.token(i) == 0);
@@ -158,7 +158,7 @@ struct Observe {
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < call.seen(first + i, rows) && finite(norm) && finite(p)) l.sum[u] += p;
+        if (row + u * groups < call.seen(first + i, rows) && is_finite(norm) && is_finite(p)) l.sum[u] += p;
         if ((first + i + 1) % call.group != 0) continue;
         l.score[u] = fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;

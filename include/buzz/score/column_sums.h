@@ -1,8 +1,8 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 
+#include "buzz/finite.h"
 #include "buzz/view.h"
 
 namespace buzz {
@@ -15,11 +15,7 @@ inline void column_sums(const View<const float>& probabilities, int kv_heads, in
   const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
   const int group = probabilities.shape(0) / kv_heads;
   std::fill_n(out, rows, 0.f);
-  Eigen::Map<Eigen::ArrayXf> sums(out, seen);
-  for (int q = head * group; q < (head + 1) * group; ++q) {
-    Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, query), seen);
-    sums += p.isFinite().select(p, 0.f);
-  }
+  for (int q = head * group; q < (head + 1) * group; ++q) add_finite(probabilities.row(q, query), seen, out);
 }
 
 }  // namespace buzz
