@@ -35,11 +35,11 @@ class Evictor {
         max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
-        score_(make_score(policy_.score)),
+        score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
         select_(policy_.select),
         keep_(kv_heads, capacity_),
         thinner_(capacity_),
-        undo_((score_->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
+        undo_(max_rollback, kv_heads, capacity_, number_size()),
         positions_(size(kv_heads, capacity_)),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
         shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
@@ -270,6 +270,10 @@ class Evictor {
   template <class... N>
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
+  }
+  static AnyScore reserved(AnyScore score, int kv_heads, int capacity) {
+    score->reserve(kv_heads, capacity);
+    return score;
   }
   Score& score() { return *score_; }
   /// What it remembers is the score's; a const evictor only reads it.
