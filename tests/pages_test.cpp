@@ -205,10 +205,9 @@ TEST(Pages, LlamaSnippetEvictsForEver) {
   llama_context_params params;
   const fake::Batch batch{32};
 
-  typed::HeavyHitter::Options options =
-      typed::HeavyHitter::Options::for_rows(/*rows*/ 512, /*most tokens of a call*/ 32);
-  buzz::LlamaEviction<llama_context, typed::HeavyHitter> eviction(options, 32);  // calls of at most 32 tokens
-  eviction.attach(params);  // llama_context_params, before the context is made
+  const buzz::Policy policy = buzz::policy("heavy_hitter:rows=512,max_chunk=32");
+  buzz::LlamaEviction<llama_context> eviction(policy, 32);  // calls of at most 32 tokens
+  eviction.attach(params);                                  // llama_context_params, before the context is made
   eviction.begin(llama_init_from_model(model, params));
   eviction.decode(batch);  // in place of llama_decode(context, batch), for ever
 

@@ -14,8 +14,8 @@
 #include "evaluate/make_policy.h"
 #include "evaluate/results_cache.h"
 #include "evaluate/sequence.h"
-#include "evaluate/settings.h"
 #include "evaluate/table.h"
+#include "tiny_llama/policies.h"
 #include "tiny_llama/text_file.h"
 
 namespace evaluate {
@@ -24,7 +24,7 @@ using nlohmann::json;
 
 inline std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const NamedPolicy& p : policies()) names.push_back(p.name);
+  for (const buzz::PolicyInfo& p : tiny_llama::policies()) names.push_back(p.name);
   return names;
 }
 
@@ -76,7 +76,7 @@ class Common {
       : o_(options),
         model_(std::make_shared<const Model>(tiny_llama::read_model(options.model))),
         model_hash_(hex(hash(tiny_llama::read_text(options.model)))),
-        stamp_(stamp + ", " + policies_stamp()),
+        stamp_(stamp),
         cache_(options.cache) {
     buzz::require_at_least("chunk", o_.chunk, 1);
     buzz::require_range("threads", o_.threads, 1, 256);
