@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "evaluate/jobs.h"
-#include "evaluate/make_policy.h"
 #include "evaluate/results_cache.h"
 #include "evaluate/sequence.h"
+#include "evaluate/sized_policy.h"
 #include "evaluate/table.h"
 #include "tiny_llama/policies.h"
 #include "tiny_llama/text_file.h"
@@ -21,6 +21,12 @@
 namespace evaluate {
 
 using nlohmann::json;
+
+/// A policy's cache, by its text. Errors: what sized_policy() refuses, or the cache.
+inline std::unique_ptr<Cache> make_policy(const Config& config, const std::string& spec, const Sizes& sizes) {
+  return std::make_unique<tiny_llama::CacheOf<float>>(config, sized_policy(spec, sizes), sizes.positions,
+                                                      sizes.max_chunk);
+}
 
 inline std::vector<std::string> policy_names() {
   std::vector<std::string> names;

@@ -1,18 +1,15 @@
-// A policy at a budget, and its cache, by text: "diverse_beehive:window=0.2,keep=4".
+// A policy at a budget, by text: "diverse_beehive:window=0.2,keep=4".
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <memory>
 #include <string>
 
 #include "buzz/error.h"
 #include "buzz/policy_list.h"
 #include "buzz/rope.h"
-#include "tiny_llama/cache.h"
 #include "tiny_llama/gguf.h"
-#include "tiny_llama/model.h"
 
 namespace evaluate {
 
@@ -98,13 +95,6 @@ inline buzz::Policy sized_policy(const std::string& spec, const Sizes& sizes) {
     fail("rows of " + printable(spec), policy.most_rows(sizes.counted),
          "<= " + std::to_string(sizes.budget) + ", the budget");
   return policy;
-}
-
-/// The policy's cache. Errors: what sized_policy() refuses, or the cache.
-inline std::unique_ptr<tiny_llama::Cache> make_policy(const tiny_llama::Config& config, const std::string& spec,
-                                                      const Sizes& sizes) {
-  return std::make_unique<tiny_llama::CacheOf<float>>(config, sized_policy(spec, sizes), sizes.positions,
-                                                      sizes.max_chunk);
 }
 
 }  // namespace evaluate
