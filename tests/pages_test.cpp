@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "buzz/adapters/llama.h"
-#include "fake_llama.h"
 #include "buzz/policy_list.h"
+#include "fake_llama.h"
 #include "typed.h"
 
 namespace {
@@ -207,9 +207,8 @@ TEST(Pages, LlamaSnippetEvictsForEver) {
   const fake::Batch batch{32};
 
   const buzz::Policy policy = buzz::policy("heavy_hitter:rows=512,max_chunk=32");
-
-  buzz::LlamaEviction<llama_context> eviction(policy, 32);  // calls of at most 32 tokens
-  eviction.attach(params);                                  // llama_context_params, before the context is made
+  buzz::LlamaEviction<llama_context> eviction(policy, /*most tokens of a call*/ 32);
+  eviction.attach(params);  // llama_context_params, before the context is made
   eviction.begin(llama_init_from_model(model, params));
   eviction.decode(batch);  // in place of llama_decode(context, batch), for ever
 

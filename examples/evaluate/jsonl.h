@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/settings.h"
+#include "buzz/error.h"
+#include "tiny_llama/gguf.h"
 #include "tiny_llama/text_file.h"
 
 namespace evaluate {
+
+using buzz::fail;
+using tiny_llama::printable;
 
 /// At most `most` objects, blank lines passed over. Errors: a line that is no object, or has a field twice, with its
 /// number; none at all.

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/settings.h"
+#include "buzz/error.h"
 
 namespace evaluate {
 
@@ -35,7 +35,7 @@ inline std::vector<std::string> sentences(const std::string& text) {
     if (text[i] == '.' && ends && !title) end();
   }
   if (found.empty())
-    fail<buzz::FileError>("filler", "a text without sentences", "a text with sentences of 20 to 160 characters");
+    buzz::fail<buzz::FileError>("filler", "a text without sentences", "a text with sentences of 20 to 160 characters");
   return found;
 }
 
