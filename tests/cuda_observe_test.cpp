@@ -11,7 +11,7 @@ namespace {
 
 using emulated::Floats;
 using oracle::Random;
-using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+using Twin = emulated::Twin<float>;
 
 Floats draw(Random& random, int size) {
   Floats x(static_cast<std::size_t>(size));
@@ -21,21 +21,16 @@ Floats draw(Random& random, int size) {
 
 /// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
 struct Pair {
-  Pair(Random& random, int group, buzz::AttentionKind mass)
-      : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass)) {
+  Pair(Random& random, int group, buzz::AttentionKind kind)
+      : shape{2 * group, 2, 64, 24}, twin(shape, {}, policy(kind)), host(shape, policy(kind)) {
     tokens = random.in(1, 24);
     if (random.one_in(2)) add(random, 24, false);
     add(random, tokens, true);
   }
-  static buzz::cuda::Options options(buzz::AttentionKind mass) {
-    buzz::cuda::Options o;
-    o.mass = mass;
-    return o;
-  }
-  static buzz::Options host_options(buzz::AttentionKind mass) {
-    buzz::Options o;
-    o.mass = mass;
-    return o;
+  static buzz::Policy policy(buzz::AttentionKind kind) {
+    buzz::BeehiveOptions o;
+    o.attention = kind;
+    return buzz::beehive(o);
   }
   void add(Random& random, int n, bool open) {
     const Floats k = draw(random, n * 2 * 64), v = draw(random, n * 2 * 64);
@@ -70,7 +65,7 @@ TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
     const int rows = pair.host.rows(), heads = pair.shape.query_heads;
     Floats p(static_cast<std::size_t>(heads * pair.tokens * rows));
     for (float& x : p) x = random.one_in(20) ? NAN : random.one_in(30) ? INFINITY : random.real() + 1;
-    buzz::Beehive policy(pair.host.options(), 2, 24);
+    buzz::Evictor policy(pair.host.policy(), 2, 24);
     policy.append(rows > 24 ? 24 : pair.tokens);
     if (rows > 24) policy.append(pair.tokens);
     policy.observe(buzz::View<const float>(p.data(), heads, pair.tokens, rows));
@@ -90,7 +85,7 @@ TEST(CudaObserve, GrowsOnPastWhatAFloatTakesUp) {
   for (const int kept_logits : {0, 1}) {
     buzz::cuda::Batch batch;
     batch.kept_logits = kept_logits;
-    Twin twin(shape, batch, {});
+    Twin twin(shape, batch, buzz::beehive());
     const Floats zeros(64);
     const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
     const float sum = 0x1p30f, quarter = 0.25f;
@@ -136,8 +131,8 @@ TEST(CudaObserve, ANaNQueryGivesNoMass) {
     buzz::cuda::Batch batch;
     batch.kept_logits = kept_logits;
     batch.splits = 3;
-    Twin twin(shape, batch, {});
-    buzz::BuzzCache<float> host(shape);
+    Twin twin(shape, batch, buzz::beehive());
+    buzz::BuzzCache<float> host(shape, buzz::beehive());
     Random random(3);
     Floats q = draw(random, 4 * 4 * 64);
     const Floats k = draw(random, 4 * 2 * 64), v = draw(random, 4 * 2 * 64);
@@ -158,7 +153,7 @@ TEST(CudaObserve, ANaNQueryGivesNoMass) {
 /// A value of NaN reaches those queries alone that see its row: it is not even multiplied by 0.
 TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
   const buzz::Shape shape{2, 1, 64, 4};
-  Twin twin(shape, {}, {});
+  Twin twin(shape, {}, buzz::beehive());
   Random random(4);
   const Floats q = draw(random, 4 * 2 * 64), k = draw(random, 4 * 64);
   Floats v = draw(random, 4 * 64);

@@ -112,7 +112,7 @@ struct Attend {
   }
 
   /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
-  BUZZ_DEVICE void load(const Tensor<const T>& from, int lane, int s, int head, int r, int end,
+  BUZZ_DEVICE void load(const Tensor<T>& from, int lane, int s, int head, int r, int end,
                         Pack<T> (&to)[unroll][packs]) const {
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
@@ -204,12 +204,13 @@ struct Attend {
       weights[g] = its == top ? 1 : ::expf(its - top);
       sum += weights[g] * shared.sum[g][slot];
     }
+    const int token = step.queries.token(i), query_head = step.queries.head(head, i);
     const long long at = step.query_at(s, head, i) * partial.splits + split;
     for (int d = t; d < step.head_dim; d += threads) {
       float x = 0;
       for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
       if (partial.splits == 1)
-        out.row(s, step.queries.token(i), step.queries.head(head, i))[d] = from_float<T>(x / sum);
+        out.row(s, token, query_head)[d] = from_float<T>(x / sum);
       else
         partial.out[at * step.head_dim + d] = x;
     }
