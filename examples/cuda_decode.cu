@@ -35,8 +35,9 @@ int main() {
   batch.sequences = 2;
   const buzz::Rope rope{10000.0};
   using Cache = buzz::cuda::BuzzCache<__half>;
-  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, {}, rope);  // all there will ever be
-  Cache cache(shape, batch, {}, rope, allocate<char>(bytes.cache), allocate<char>(bytes.workspace));
+  const buzz::Policy policy = buzz::beehive();
+  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, policy, rope);  // all there will ever be
+  Cache cache(shape, batch, policy, rope, allocate<char>(bytes.cache), allocate<char>(bytes.workspace));
 
   cudaStream_t stream;
   must(cudaStreamCreate(&stream));

@@ -48,7 +48,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   batch.sequences = random.in(1, 3);
   batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
   batch.splits = random.of({0, 1, 2, 3, 7});
-  buzz::cuda::Options options;
+  buzz::BeehiveOptions options;
   const auto mass = random.of<std::pair<buzz::AttentionKind, oracle::Mass>>({
       {buzz::AttentionKind::accumulated, oracle::Mass::accumulated},
       {buzz::AttentionKind::latest, oracle::Mass::latest},
@@ -56,7 +56,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
       {buzz::AttentionKind::largest, oracle::Mass::largest},
       {buzz::AttentionKind::decayed, oracle::Mass::decayed},
   });
-  options.mass = mass.first;
+  options.attention = mass.first;
   options.window = 4;
   options.threshold = 200;
   buzz::Rope rope;
@@ -68,7 +68,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   buzz::cuda::AttentionOptions attention;
   attention.scale = random.one_in(2) ? 0.3 : 0;
   attention.log_base = random.one_in(3) ? 512 : 0;
-  emulated::Twin<T, buzz::cuda::Beehive> twin(shape, batch, options, rope, attention);
+  emulated::Twin<T> twin(shape, batch, buzz::beehive(options), rope, attention);
 
   oracle::Options o;
   o.query_heads = shape.query_heads;

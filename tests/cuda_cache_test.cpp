@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "buzz/buzz_cache.h"
+#include "buzz/policy_list.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
 
@@ -19,31 +20,53 @@ Floats draw(Random& random, int size) {
   return x;
 }
 
-/// The same sizes for the host's policy and the device's.
+/// A policy's options, drawn.
 void set(buzz::Protect& protect, Random& random) {
   protect.sink = random.in(0, 4);
   protect.window = random.in(1, 9);
 }
-void set(buzz::Segments::Options& o, Random& random) {
+void set_select(buzz::Segments::Options& o, Random& random) {
   o.threshold = random.in(2, 30);
   o.hive = random.of({buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together});
   o.passes = random.one_in(4) ? buzz::Passes::single : buzz::Passes::until_bounded;
   o.stride = random.in(2, 5);
   o.keep = random.in(1, 3);
 }
-void set(buzz::TopK::Options& o, Random& random) {
+void set_select(buzz::TopK::Options& o, Random& random) {
   o.heavy = random.in(2, 12);
   o.threshold = o.heavy + random.in(0, 6);
 }
-void set(buzz::Nothing::Options& o, Random& random) { o.threshold = random.in(0, 5); }
-void set(buzz::MassOptions& o, Random& random) {
-  o.mass = random.of({buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,
-                      buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed});
+void set_select(buzz::Nothing::Options& o, Random& random) { o.threshold = random.in(0, 5); }
+void set_score(buzz::NoScoreOptions&, Random&) {}
+void set_score(buzz::AttentionSumOptions& o, Random& random) {
+  o.attention = random.of({buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,
+                           buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed});
 }
-void set(buzz::FadingOptions& o, Random& random) { o.fade = random.of({0.f, 0.06f, 1.f}); }
-void set(buzz::DiversityOptions& o, Random& random) {
+void set_score(buzz::DiversityOptions& o, Random& random) {
   if (o.mean_over == buzz::MeanOver::all && o.unlike == buzz::Unlike::cosine)
     o.unlike = random.of({buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance});
+}
+
+/// Makes a policy of options of its own type, drawn.
+template <class Options>
+using Make = buzz::Policy (*)(const Options&);
+template <class Options>
+buzz::Policy draw_policy(Make<Options> make, Random& random) {
+  Options o;
+  set(o, random);
+  set_select(o, random);
+  set_score(o, random);
+  if constexpr (std::is_base_of<buzz::FadingOptions, Options>::value) o.fade = random.of({0.f, 0.06f, 1.f});
+  return make(o);
+}
+
+std::string said(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const buzz::InvalidArgument& e) {
+    return e.what();
+  }
+  return "nothing";
 }
 
 struct Ran {
@@ -52,37 +75,20 @@ struct Ran {
 
 /// The emulated device against the host's cache, one a sequence, over many calls and evictions: the same positions,
 /// row for row, the same scores and outputs to float arithmetic.
-template <class T, class HostPolicy, class DevicePolicy>
-Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
+template <class T, class Options>
+Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make) {
   Random random(seed);
   buzz::Shape shape;
   shape.kv_heads = random.in(1, 3);
   shape.query_heads = shape.kv_heads * random.in(1, 4);
   shape.head_dim = random.of({16, 64, 80});
   shape.max_chunk = random.of({1, 4, 20});
-  typename DevicePolicy::Options options;
-  set(static_cast<buzz::Protect&>(options), random);
-  set(static_cast<typename DevicePolicy::Select::Options&>(options), random);
-  typename HostPolicy::Options host_options;
-  static_cast<buzz::Protect&>(host_options) = options;
-  static_cast<typename DevicePolicy::Select::Options&>(host_options) = options;
-  if constexpr (DevicePolicy::Score::needs_mass) {
-    set(static_cast<buzz::MassOptions&>(options), random);
-    static_cast<buzz::MassOptions&>(host_options) = options;
-  }
-  if constexpr (DevicePolicy::Score::needs_rows) {
-    set(static_cast<buzz::DiversityOptions&>(options), random);
-    static_cast<buzz::DiversityOptions&>(host_options) = options;
-  }
-  if constexpr (DevicePolicy::Score::fades) {
-    set(static_cast<buzz::FadingOptions&>(options), random);
-    static_cast<buzz::FadingOptions&>(host_options) = options;
-  }
+  const buzz::Policy policy = draw_policy(make, random);
   buzz::Rope rope;
   if (random.one_in(2)) {
     rope.base = 10000;
     rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
-    if (host_options.moves_are_few(shape.max_chunk) && random.one_in(2)) {
+    if (policy.moves_are_few(shape.max_chunk) && random.one_in(2)) {
       rope.positions = buzz::Positions::compact;
       rope.keys = buzz::KeyStorage::rotated;
     }
@@ -90,9 +96,9 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
   buzz::cuda::Batch batch;
   batch.sequences = random.in(1, 3);
   batch.splits = random.of({0, 1, 3});
-  emulated::Twin<T, DevicePolicy> twin(shape, batch, options, rope);
-  std::vector<buzz::BuzzCache<T, HostPolicy>> hosts;
-  for (int s = 0; s < batch.sequences; ++s) hosts.emplace_back(shape, host_options, rope);
+  emulated::Twin<T> twin(shape, batch, policy, rope);
+  std::vector<buzz::BuzzCache<T>> hosts;
+  for (int s = 0; s < batch.sequences; ++s) hosts.emplace_back(shape, policy, rope);
   EXPECT_EQ(twin.cache.capacity(), hosts[0].capacity());
 
   Ran ran;
@@ -109,7 +115,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
       auto& host = hosts[static_cast<std::size_t>(call.first + s)];
       const auto its = [&](const Floats& x, int heads) {
         const auto begin = x.begin() + s * call.tokens * heads * shape.head_dim;
-        return emulated::Twin<T, DevicePolicy>::typed(Floats(begin, begin + call.tokens * heads * shape.head_dim));
+        return emulated::Twin<T>::typed(Floats(begin, begin + call.tokens * heads * shape.head_dim));
       };
       const auto tq = its(q, shape.query_heads), tk = its(k, shape.kv_heads), tv = its(v, shape.kv_heads);
       Floats expected(tq.size());
@@ -124,13 +130,13 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
         if (testing::Test::HasFailure()) return ran;
       }
       EXPECT_EQ(twin.cache.rows(call.first + s), host.rows());
-      EXPECT_EQ(twin.cache.lengths(call.first + s).regions(options), host.regions());
+      EXPECT_EQ(twin.cache.lengths(call.first + s).regions(policy.protect), host.regions());
       EXPECT_EQ(twin.cache.lengths(call.first + s).next, host.next_position());
       ran.evictions += host.rows() < before;
       for (int h = 0; h < shape.kv_heads; ++h)
         for (int r = 0; r < host.rows(); ++r) {
           EXPECT_EQ(twin.position(call.first + s, h, r), host.positions(h)[r]) << "row " << r << ", call " << step;
-          if constexpr (DevicePolicy::Score::needs_mass) {
+          if (policy.needs().attention) {
             const double score = static_cast<double>(host.scores(h)[r]);
             EXPECT_NEAR(static_cast<double>(twin.score(call.first + s, h, r)), score, 2e-5 * (1 + score));
           }
@@ -147,23 +153,30 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance) {
   return ran;
 }
 
-template <class HostPolicy, class DevicePolicy>
-void expect_hosts_caches(int runs) {
+template <class Options>
+void expect_hosts_caches(int runs, Make<Options> make) {
   int evictions = 0;
   for (int seed = 0; seed < runs; ++seed) {
-    evictions += expect_hosts_cache<float, HostPolicy, DevicePolicy>(static_cast<std::uint64_t>(seed), 1e-5).evictions;
+    evictions += expect_hosts_cache<float>(static_cast<std::uint64_t>(seed), 1e-5, make).evictions;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   EXPECT_GT(evictions, 3 * runs);
 }
 
-TEST(CudaCache, BeehiveIsTheHosts) { expect_hosts_caches<buzz::Beehive, buzz::cuda::Beehive>(30); }
-TEST(CudaCache, HeavyHitterIsTheHosts) { expect_hosts_caches<buzz::HeavyHitter, buzz::cuda::HeavyHitter>(12); }
-TEST(CudaCache, StreamingIsTheHosts) { expect_hosts_caches<buzz::Streaming, buzz::cuda::Streaming>(8); }
-TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches<buzz::Strided, buzz::cuda::Strided>(8); }
-TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches<buzz::DiverseBeehive, buzz::cuda::DiverseBeehive>(12); }
-TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches<buzz::KeyDiff, buzz::cuda::KeyDiff>(8); }
-TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches<buzz::KeyOutliers, buzz::cuda::KeyOutliers>(12); }
+TEST(CudaCache, BeehiveIsTheHosts) { expect_hosts_caches(30, buzz::beehive); }
+TEST(CudaCache, HeavyHitterIsTheHosts) { expect_hosts_caches(12, buzz::heavy_hitter); }
+TEST(CudaCache, StreamingIsTheHosts) { expect_hosts_caches(8, buzz::streaming); }
+TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches(8, buzz::strided); }
+TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches(12, buzz::diverse_beehive); }
+TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches(8, buzz::key_diff); }
+TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches(12, buzz::key_outliers); }
+TEST(CudaCache, TovaIsTheHosts) { expect_hosts_caches(12, buzz::tova); }
+
+using FadedAttentionOptions = buzz::PolicyOptions<buzz::Segments, buzz::AttentionSumOptions, buzz::FadingOptions>;
+buzz::Policy faded_attention(const FadedAttentionOptions& o) {
+  return buzz::policy(buzz::faded(buzz::attention_sum(o), o), buzz::Segments::Options(o), o, buzz::Sharing::layer);
+}
+TEST(CudaCache, FadedAttentionOfALayerIsTheHosts) { expect_hosts_caches(12, faded_attention); }
 
 /// One token of every sequence: q, k, v and out where a captured step finds them.
 struct Tokens {
@@ -203,7 +216,7 @@ struct Tokens {
 
 TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
   const buzz::Shape shape{4, 2, 64};
-  buzz::cuda::Options options;
+  buzz::BeehiveOptions options;
   options.sink = 2;
   options.window = 6;
   options.threshold = 9;
@@ -214,8 +227,8 @@ TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
     buzz::Rope rope;
     rope.base = 10000;
     rope.positions = positions;
-    using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
-    Twin eager(shape, batch, options, rope), graph(shape, batch, options, rope);
+    using Twin = emulated::Twin<float>;
+    Twin eager(shape, batch, buzz::beehive(options), rope), graph(shape, batch, buzz::beehive(options), rope);
     Tokens a(shape, 2), b(shape, 2);
     Random same(5), again(5);
     for (int t = 0; t < 3; ++t) {  // the second sequence is longer
@@ -252,11 +265,7 @@ TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
 TEST(CudaCache, RefusesAndLaunchesNothing) {
   buzz::Shape shape{2, 1, 64};
   shape.max_chunk = 4;
-  emulated::Twin<float, buzz::cuda::Full> twin(shape, {}, [] {
-    buzz::cuda::Full::Options o;
-    o.capacity = 3;
-    return o;
-  }());
+  emulated::Twin<float> twin(shape, {}, buzz::policy("full:capacity=3"));
   Tokens tokens(shape, 8);
   std::vector<std::function<void()>> kernels;
   emulated::Stream stream(&kernels);
@@ -280,7 +289,7 @@ TEST(CudaCache, RefusesAndLaunchesNothing) {
 
 TEST(CudaCache, RefusesTensorsThatAreNoViewsAndLaunchesNothing) {
   const buzz::Shape shape{2, 1, 64, 2};
-  emulated::Twin<float, buzz::cuda::HeavyHitter> twin(shape, {}, {});
+  emulated::Twin<float> twin(shape, {}, buzz::heavy_hitter());
   std::vector<float> read(2 * 2 * 64 + 1, 0.5f), write(2 * 2 * 64 + 1);
   const auto q = buzz::cuda::dense(static_cast<const float*>(read.data()), 2, 2, 64);
   const auto k = buzz::cuda::dense(static_cast<const float*>(read.data()), 2, 1, 64);
@@ -320,10 +329,10 @@ TEST(CudaCache, RefusesTensorsThatAreNoViewsAndLaunchesNothing) {
 }
 
 TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
-  using Cache = buzz::cuda::BasicCache<float, buzz::cuda::HeavyHitter, emulated::Launcher>;
+  using Cache = emulated::Twin<float>::Cache;
   const auto field = [](const buzz::Shape& shape, const buzz::cuda::Batch& batch, const buzz::Rope& rope) {
     try {
-      Cache::bytes(shape, batch, {}, rope);
+      Cache::bytes(shape, batch, buzz::heavy_hitter(), rope);
     } catch (const buzz::InvalidArgument& e) {
       return e.field();
     }
@@ -346,19 +355,49 @@ TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
   EXPECT_EQ(field({2, 1, 64}, {}, rope), "rope.positions");
 }
 
+TEST(CudaCache, RefusesTheScoresThatTheDeviceDoesNotHaveByName) {
+  const auto made = [](const buzz::Policy& policy) {
+    return said([&] { emulated::Twin<float>::Cache::bytes({2, 1, 64}, {}, policy); });
+  };
+  std::string refused;
+  for (const buzz::PolicyInfo& info : buzz::policies()) {
+    const std::string what = made(info.make());
+    if (what == "nothing") continue;
+    refused += info.name + std::string(" ");
+    EXPECT_EQ(what.find(std::string("buzz: policy = ") + info.name + ": "), 0u) << what;
+  }
+  EXPECT_EQ(refused, "key_value_beehive snap_kv user_scores ");
+  const std::string allowed =
+      ", allowed: attention sum or key diversity, faded or not, or no score: the device has no other";
+  const auto expect = [&](buzz::ScoreSpec score, const std::string& words) {
+    EXPECT_EQ(made(buzz::policy(std::move(score), buzz::TopK::Options())), "buzz: policy = " + words + allowed);
+  };
+  EXPECT_EQ(made(buzz::snap_kv()), "buzz: policy = snap_kv: recent attention" + allowed);
+  expect(buzz::value_norm(), "value norm");
+  expect(buzz::user_score(), "user scores");
+  expect(buzz::sum(buzz::attention_sum(), buzz::key_diversity()), "sum");
+  expect(buzz::faded(buzz::faded(buzz::key_diversity())), "faded faded key diversity");
+  expect(buzz::faded(buzz::no_score()), "faded no score");
+  struct Mine final : buzz::Score {
+    buzz::Needs needs() const override { return {}; }
+    void importance(const buzz::Candidates&, double*) override {}
+  };
+  expect(buzz::own_score(std::make_unique<Mine>()), "a score of one's own");
+}
+
 TEST(CudaCache, CompactPositionsAreRefusedWhereARowMovesOften) {
-  using Cache = emulated::Twin<float, buzz::cuda::Beehive>::Cache;
-  buzz::cuda::Options options;
+  using Cache = emulated::Twin<float>::Cache;
+  buzz::BeehiveOptions options;
   options.hive = buzz::HiveRule::together;
   buzz::Rope rope;
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
-  EXPECT_NO_THROW(Cache::bytes({2, 1, 64}, {}, options, rope));
+  EXPECT_NO_THROW(Cache::bytes({2, 1, 64}, {}, buzz::beehive(options), rope));
   options.stride = 0;
   options.chunk = 100;
   options.keep = 99;
   try {
-    Cache::bytes({2, 1, 64}, {}, options, rope);
+    Cache::bytes({2, 1, 64}, {}, buzz::beehive(options), rope);
     ADD_FAILURE() << "keys would be rotated anew without end";
   } catch (const buzz::InvalidArgument& e) {
     EXPECT_EQ(e.field(), "rope.positions");
@@ -366,22 +405,18 @@ TEST(CudaCache, CompactPositionsAreRefusedWhereARowMovesOften) {
 }
 
 TEST(CudaCache, FullHoldsItsCapacityWhateverSinkAndWindowAre) {
-  buzz::cuda::Full::Options options;
-  options.capacity = 20;
-  options.sink = 3;
-  options.window = 5;
-  emulated::Twin<float, buzz::cuda::Full> twin({2, 1, 64}, {}, options);
+  emulated::Twin<float> twin({2, 1, 64}, {}, buzz::policy("full:capacity=20,sink=3,window=5"));
   EXPECT_EQ(twin.cache.capacity(), 20);
 }
 
 TEST(CudaCache, ResetMakesARerunBitEqual) {
   const buzz::Shape shape{4, 2, 64};
-  buzz::cuda::Options options;
+  buzz::BeehiveOptions options;
   options.window = 4;
   options.threshold = 6;
   buzz::cuda::Batch batch;
   batch.sequences = 2;
-  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, batch, options);
+  emulated::Twin<float> twin(shape, batch, buzz::beehive(options));
   Floats outs[2];
   for (Floats& out : outs) {
     Random random(3);
@@ -397,15 +432,6 @@ TEST(CudaCache, ResetMakesARerunBitEqual) {
   EXPECT_EQ(outs[0], outs[1]);
 }
 
-std::string said(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const buzz::InvalidArgument& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
   const buzz::Shape shape{2, 1, 64};
   const auto expect_as_host = [&](double scale, double log_base, bool refused) {
@@ -413,8 +439,8 @@ TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
     buzz::AttentionOptions hosts;
     attention.scale = hosts.scale = scale;
     attention.log_base = hosts.log_base = log_base;
-    const std::string host = said([&] { buzz::BuzzCache<float>(shape, {}, {}, hosts); });
-    EXPECT_EQ(said([&] { emulated::Twin<float, buzz::cuda::Beehive>(shape, {}, {}, {}, attention); }), host);
+    const std::string host = said([&] { buzz::BuzzCache<float>(shape, buzz::beehive(), {}, hosts); });
+    EXPECT_EQ(said([&] { emulated::Twin<float>(shape, {}, buzz::beehive(), {}, attention); }), host);
     EXPECT_EQ(host != "nothing", refused) << host;
   };
   for (const double scale : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
@@ -428,7 +454,7 @@ TEST(CudaCache, ResetEndsAStepOfItsSequences) {
   const buzz::Shape shape{2, 1, 64};
   buzz::cuda::Batch batch;
   batch.sequences = 3;
-  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, batch, {}), fresh(shape, batch, {});
+  emulated::Twin<float> twin(shape, batch, buzz::beehive()), fresh(shape, batch, buzz::beehive());
   Random random(6);
   Tokens tokens(shape, 3), again(shape, 3);
   tokens.draw(random);
@@ -474,11 +500,7 @@ struct Failing {
 };
 
 /// A step whose launch number n fails is asked for again from the part that failed; then all is as if it had not.
-template <class Policy>
-void expect_steps_to_survive(typename Policy::Options options, int kept_logits) {
-  options.sink = 1;
-  options.window = 3;
-  options.threshold = 4;
+void expect_steps_to_survive(const buzz::Policy& policy, int kept_logits) {
   const buzz::Shape shape{4, 2, 64};
   buzz::cuda::Batch batch;
   batch.sequences = 2;
@@ -486,7 +508,7 @@ void expect_steps_to_survive(typename Policy::Options options, int kept_logits) 
   int fails = 0;
   for (const bool throws : {false, true})
     for (int n = 1; n <= 6; ++n) {
-      emulated::Twin<float, Policy, Failing> twin(shape, batch, options), good(shape, batch, options);
+      emulated::Twin<float, Failing> twin(shape, batch, policy), good(shape, batch, policy);
       Tokens tokens(shape, 2), same(shape, 2);
       Random random(9), again(9);
       int evictions = 0;
@@ -531,20 +553,20 @@ void expect_steps_to_survive(typename Policy::Options options, int kept_logits) 
 }
 
 TEST(CudaCache, AStepIsAsItWasWhereALaunchFails) {
-  expect_steps_to_survive<buzz::cuda::Beehive>({}, 1);
-  expect_steps_to_survive<buzz::cuda::Beehive>({}, 0);
-  expect_steps_to_survive<buzz::cuda::DiverseBeehive>({}, 1);
+  expect_steps_to_survive(buzz::policy("beehive:sink=1,window=3,threshold=4"), 1);
+  expect_steps_to_survive(buzz::policy("beehive:sink=1,window=3,threshold=4"), 0);
+  expect_steps_to_survive(buzz::policy("diverse_beehive:sink=1,window=3,threshold=4"), 1);
 }
 
 TEST(CudaCache, AStepHasEndedWhereOnlyTheMovedKeysAreNotRotated) {
   const buzz::Shape shape{2, 1, 64};
-  buzz::cuda::Options options;
+  buzz::BeehiveOptions options;
   options.window = 3;
   options.threshold = 4;
   buzz::Rope rope;
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
-  emulated::Twin<float, buzz::cuda::Beehive, Failing> twin(shape, {}, options, rope);
+  emulated::Twin<float, Failing> twin(shape, {}, buzz::beehive(options), rope);
   Tokens tokens(shape, 1);
   Random random(4);
   for (int t = 0; t < 3; ++t) {
@@ -560,9 +582,8 @@ TEST(CudaCache, AStepHasEndedWhereOnlyTheMovedKeysAreNotRotated) {
 
 TEST(CudaCache, ProbabilitiesGoToTheScoresOnceAStep) {
   const buzz::Shape shape{2, 1, 64};
-  emulated::Twin<float, buzz::cuda::Beehive> twin(shape, {}, {});
-  emulated::Twin<float, buzz::cuda::Full> full(shape, {}, {});
-  buzz::BuzzCache<float> host(shape);
+  emulated::Twin<float> twin(shape, {}, buzz::beehive()), full(shape, {}, buzz::full());
+  buzz::BuzzCache<float> host(shape, buzz::beehive());
   Random random(8);
   Tokens tokens(shape, 1);
   for (int t = 0; t < 3; ++t) {
@@ -592,17 +613,20 @@ TEST(CudaCache, ProbabilitiesGoToTheScoresOnceAStep) {
     ASSERT_EQ(tokens.append(full.cache, {1, 0, 1}, 1), 0);
     ASSERT_EQ(tokens.attend(full.cache, 1), 0);
     ASSERT_EQ(tokens.attend(full.cache, 1), 0);
+    EXPECT_NE(full.cache.observe(given, stream), 0) << "its score does not use them";
+    EXPECT_NE(full.cache.observe(q, lse.data(), stream), 0);
+    EXPECT_TRUE(kernels.empty());
     for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(tokens.out[i], expected[i], 1e-5);
     ASSERT_EQ(full.cache.evict(1), 0);
   }
 }
 
 TEST(CudaCache, IsMovedAndNotCopied) {
-  using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+  using Twin = emulated::Twin<float>;
   EXPECT_FALSE(std::is_copy_constructible<Twin::Cache>::value);
   EXPECT_FALSE(std::is_copy_assignable<Twin::Cache>::value);
   const buzz::Shape shape{2, 1, 64};
-  Twin one(shape, {}, {}), other(shape, {}, {});
+  Twin one(shape, {}, buzz::beehive()), other(shape, {}, buzz::beehive());
   Tokens a(shape, 1), b(shape, 1);
   Random random(2), again(2);
   for (int t = 0; t < 5; ++t) {
@@ -619,9 +643,9 @@ TEST(CudaBatch, SplitsRowsForAllOfTheCard) {
   const auto bytes = [](int kv_heads, int capacity, int splits) {
     buzz::cuda::Batch batch;
     batch.splits = splits;
-    buzz::cuda::Full::Options options;
+    buzz::FullOptions options;
     options.capacity = capacity;
-    return emulated::Twin<float, buzz::cuda::Full>::Cache::bytes({kv_heads, kv_heads, 64}, batch, options).workspace;
+    return emulated::Twin<float>::Cache::bytes({kv_heads, kv_heads, 64}, batch, buzz::full(options)).workspace;
   };
   EXPECT_EQ(bytes(1, 64, 0), bytes(1, 64, 1));
   EXPECT_EQ(bytes(1, 65, 0), bytes(1, 65, 2));

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "buzz/cuda/compact.cuh"
-#include "buzz/cuda/policies.cuh"
 #include "buzz/keep.h"
 #include "cuda_emulation.h"
 #include "oracle_config.h"
@@ -28,7 +27,7 @@ void expect_hosts_compaction(std::uint64_t seed) {
   const int heads = random.in(1, 3), sequences = random.in(1, 2), dim = random.of({16, 64, 80, 96, 128, 256});
   const int capacity = random.of({8, 70, 300, 1200}), lists = random.one_in(2) ? 1 : heads;
   const buzz::Protect protect{random.in(0, 3), random.in(0, 6)};
-  buzz::cuda::TopKRule rule;
+  buzz::cuda::Rule rule;
   rule.heavy = random.in(0, capacity - 1);
   rule.threshold = rule.heavy;
   const long long row = dim + (random.one_in(2) ? 32 : 0), head = capacity * row + 64, sequence = heads * head;
@@ -85,18 +84,19 @@ void expect_hosts_compaction(std::uint64_t seed) {
     move(expected_scores.data() + s * heads * capacity, capacity, 1, 1);
     move(expected_positions.data() + s * heads * capacity, capacity, 1, 1);
   }
-  buzz::cuda::Compact<T, buzz::cuda::TopKRule> kernel{{keys.data() + key_begin, sequence, head, row},
-                                                      {values.data() + value_begin, sequence, head, row},
-                                                      scores.data(),
-                                                      positions.data(),
-                                                      kept.data(),
-                                                      states.data(),
-                                                      protect,
-                                                      rule,
-                                                      heads,
-                                                      lists,
-                                                      dim,
-                                                      capacity};
+  buzz::cuda::Compact<T> kernel;
+  kernel.step.keys = {keys.data() + key_begin, sequence, head, row};
+  kernel.step.values = {values.data() + value_begin, sequence, head, row};
+  kernel.step.scores = scores.data();
+  kernel.step.positions = positions.data();
+  kernel.step.kept = kept.data();
+  kernel.step.states = states.data();
+  kernel.step.protect = protect;
+  kernel.step.rule = rule;
+  kernel.step.kv_heads = heads;
+  kernel.step.lists = lists;
+  kernel.step.head_dim = dim;
+  kernel.step.capacity = capacity;
   emulated::Launcher::launch(kernel, {2 * kernel.slices() + 1, heads, sequences}, random.in(0, 1000));
   EXPECT_TRUE(same_bits(keys, expected_keys));
   EXPECT_TRUE(same_bits(values, expected_values));

@@ -11,7 +11,7 @@ namespace {
 
 using emulated::Floats;
 using oracle::Random;
-using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+using Twin = emulated::Twin<float>;
 
 Floats draw(Random& random, int size) {
   Floats x(static_cast<std::size_t>(size));
@@ -21,20 +21,21 @@ Floats draw(Random& random, int size) {
 
 /// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
 struct Pair {
-  Pair(Random& random, int group, buzz::AttentionKind mass)
-      : shape{2 * group, 2, 64, 24}, twin(shape, {}, options(mass)), host(shape, host_options(mass), {}, any_lse()) {
+  Pair(Random& random, int group, buzz::AttentionKind kind)
+      : shape{2 * group, 2, 64, 24}, twin(shape, {}, policy(kind)), host(shape, policy(kind), {}, any_lse()) {
     tokens = random.in(1, 24);
     if (random.one_in(2)) add(random, 24, false);
     add(random, tokens, true);
   }
-  static buzz::cuda::Options options(buzz::AttentionKind mass) {
-    buzz::cuda::Options o;
-    o.mass = mass;
-    return o;
+  static buzz::Policy policy(buzz::AttentionKind kind) {
+    buzz::BeehiveOptions o;
+    o.attention = kind;
+    return buzz::beehive(o);
   }
-  static buzz::Options host_options(buzz::AttentionKind mass) {
-    buzz::Options o;
-    o.mass = mass;
+  /// The tests draw log-sum-exps that are no logits'.
+  static buzz::AttentionOptions any_lse() {
+    buzz::AttentionOptions o;
+    o.lse_tolerance = 1e9;
     return o;
   }
   /// The tests draw log-sum-exps that are no logits'.
@@ -76,7 +77,7 @@ TEST(CudaObserve, GivenProbabilitiesAreTheHosts) {
     const int rows = pair.host.rows(), heads = pair.shape.query_heads;
     Floats p(static_cast<std::size_t>(heads * pair.tokens * rows));
     for (float& x : p) x = random.one_in(20) ? NAN : random.one_in(30) ? INFINITY : random.real() + 1;
-    buzz::Beehive policy(pair.host.options(), 2, 24);
+    buzz::Evictor policy(pair.host.policy(), 2, 24);
     policy.append(rows > 24 ? 24 : pair.tokens);
     if (rows > 24) policy.append(pair.tokens);
     policy.observe(buzz::View<const float>(p.data(), heads, pair.tokens, rows));
@@ -96,7 +97,7 @@ TEST(CudaObserve, GrowsOnPastWhatAFloatTakesUp) {
   for (const int kept_logits : {0, 1}) {
     buzz::cuda::Batch batch;
     batch.kept_logits = kept_logits;
-    Twin twin(shape, batch, {});
+    Twin twin(shape, batch, buzz::beehive());
     const Floats zeros(64);
     const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
     const float sum = 0x1p30f, quarter = 0.25f;
@@ -142,8 +143,8 @@ TEST(CudaObserve, ANaNQueryGivesNoMass) {
     buzz::cuda::Batch batch;
     batch.kept_logits = kept_logits;
     batch.splits = 3;
-    Twin twin(shape, batch, {});
-    buzz::BuzzCache<float> host(shape);
+    Twin twin(shape, batch, buzz::beehive());
+    buzz::BuzzCache<float> host(shape, buzz::beehive());
     Random random(3);
     Floats q = draw(random, 4 * 4 * 64);
     const Floats k = draw(random, 4 * 2 * 64), v = draw(random, 4 * 2 * 64);
@@ -164,7 +165,7 @@ TEST(CudaObserve, ANaNQueryGivesNoMass) {
 /// A value of NaN reaches those queries alone that see its row: it is not even multiplied by 0.
 TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
   const buzz::Shape shape{2, 1, 64, 4};
-  Twin twin(shape, {}, {});
+  Twin twin(shape, {}, buzz::beehive());
   Random random(4);
   const Floats q = draw(random, 4 * 2 * 64), k = draw(random, 4 * 64);
   Floats v = draw(random, 4 * 64);

@@ -4,9 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "buzz/cuda/policies.cuh"
+#include "buzz/cuda/policy.cuh"
 #include "buzz/cuda/select.cuh"
-#include "buzz/policies.h"
 #include "cuda_emulation.h"
 #include "oracle_config.h"
 
@@ -41,11 +40,10 @@ buzz::cuda::Lengths lengths(Random& random, const buzz::Protect& protect, int mo
   return l;
 }
 
-/// The rule on the emulated device against the selection's own passes, as buzz::Policy makes them.
+/// The rule on the emulated device against the selection's own passes, as buzz::Evictor makes them.
 template <class Select>
 void expect_same_rows(Random& random, const typename Select::Options& options) {
-  const auto rule = buzz::cuda::rule_of(options);
-  using Rule = std::decay_t<decltype(rule)>;
+  const buzz::cuda::Rule rule = buzz::cuda::rule_of(options);
   const buzz::Protect protect{random.in(0, 5), random.in(0, 9)};
   const int capacity = 400, heads = random.in(1, 3), sequences = random.in(1, 3);
   const int lists = random.one_in(3) ? 1 : heads;
@@ -55,8 +53,18 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
   std::vector<double> scores(size), worth(2 * size, static_cast<double>(NAN));
   std::vector<std::int32_t> kept(size, -7), picks(2 * size, -7);
   for (double& x : scores) x = score(random);
-  buzz::cuda::Select<Rule> kernel{scores.data(), nullptr, false, 0.f,   kept.data(), worth.data(), picks.data(),
-                                  states.data(), protect, rule,  heads, lists,       capacity,     sequences};
+  buzz::cuda::Select kernel;
+  kernel.scores = scores.data();
+  kernel.worth = worth.data();
+  kernel.picks = picks.data();
+  kernel.sequences = sequences;
+  kernel.step.kept = kept.data();
+  kernel.step.states = states.data();
+  kernel.step.protect = protect;
+  kernel.step.rule = rule;
+  kernel.step.kv_heads = heads;
+  kernel.step.lists = lists;
+  kernel.step.capacity = capacity;
   emulated::Launcher::launch(kernel, {1, lists, sequences}, random.in(0, 1 << 20));
 
   const Select select(options);
@@ -144,31 +152,37 @@ TEST(CudaSelect, StreamingKeepsSinkAndWindow) {
   }
 }
 
-TEST(CudaSelect, EqualRowsStayFromTheFirst) {
-  const int capacity = 300;
-  std::vector<double> scores(capacity, 1.), worth(2 * capacity);
-  std::vector<std::int32_t> kept(capacity), picks(2 * capacity);
+/// Of one head's scores and positions the `heavy` best rows.
+std::vector<std::int32_t> best(int heavy, const std::vector<double>& scores, const std::vector<std::int32_t>& positions,
+                               buzz::AttentionKind kind = buzz::AttentionKind::accumulated, float fade = 0) {
+  const int rows = static_cast<int>(scores.size());
+  std::vector<double> worth(2 * scores.size());
+  std::vector<std::int32_t> at = positions, kept(scores.size()), picks(2 * scores.size());
   buzz::cuda::State state;
-  state.now = {capacity, 0, capacity};
-  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{scores.data(), nullptr, false,  0.f,    kept.data(), worth.data(),
-                                                  picks.data(),  &state,  {0, 0}, {5, 5}, 1,           1,
-                                                  capacity,      1};
+  state.now = {rows, 0, positions.empty() ? rows : positions.back() + 1};
+  buzz::cuda::Select kernel;
+  kernel.scores = scores.data();
+  kernel.fade = fade;
+  kernel.worth = worth.data();
+  kernel.picks = picks.data();
+  kernel.step.positions = at.data();
+  kernel.step.kept = kept.data();
+  kernel.step.states = &state;
+  kernel.step.fold.kind = kind;
+  kernel.step.protect = {0, 0};
+  kernel.step.rule.heavy = kernel.step.rule.threshold = heavy;
+  kernel.step.capacity = rows;
   emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(kept[static_cast<std::size_t>(i)], i);
+  kept.resize(static_cast<std::size_t>(heavy));
+  return kept;
+}
+using Rows = std::vector<std::int32_t>;
+
+TEST(CudaSelect, EqualRowsStayFromTheFirst) {
+  EXPECT_EQ(best(5, std::vector<double>(300, 1.), {}), (Rows{0, 1, 2, 3, 4}));
 }
 
-TEST(CudaSelect, TellsSumsApartThatAreOneFloat) {
-  const int rows = 3;
-  std::vector<double> scores = {0x1p30, 0x1p30 + 0.25, 0x1p30}, worth(2 * rows);
-  std::vector<std::int32_t> kept(rows), picks(2 * rows);
-  buzz::cuda::State state;
-  state.now = {rows, 0, rows};
-  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{scores.data(), nullptr, false,  0.f,    kept.data(), worth.data(),
-                                                  picks.data(),  &state,  {0, 0}, {1, 1}, 1,           1,
-                                                  rows,          1};
-  emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
-  EXPECT_EQ(kept[0], 1);
-}
+TEST(CudaSelect, TellsSumsApartThatAreOneFloat) { EXPECT_EQ(best(1, {0x1p30, 0x1p30 + 0.25, 0x1p30}, {}), (Rows{1})); }
 
 TEST(CudaSelect, OrderIsThatOfBeats) {
   Random random(4);
@@ -179,19 +193,13 @@ TEST(CudaSelect, OrderIsThatOfBeats) {
 }
 
 TEST(CudaSelect, MeanDividesByTheTokensSinceTheRow) {
-  const int rows = 6;
-  const std::vector<double> scores = {6, 5.5, 4, 3.5, 2, 1};  // over 6, 5, ... 1 tokens: 1, 1.1, 1, 1.17, 1, 1
-  const std::vector<std::int32_t> positions = {4, 5, 6, 7, 8, 9};
-  std::vector<double> worth(2 * rows);
-  std::vector<std::int32_t> kept(rows), picks(2 * rows);
-  buzz::cuda::State state;
-  state.now = {rows, 0, 10};
-  buzz::cuda::Select<buzz::cuda::TopKRule> kernel{
-      scores.data(), positions.data(), true,   0.f, kept.data(), worth.data(), picks.data(),
-      &state,        {0, 0},           {2, 2}, 1,   1,           rows,         1};
-  emulated::Launcher::launch(kernel, {1, 1, 1}, 1);
-  EXPECT_EQ(kept[0], 1);
-  EXPECT_EQ(kept[1], 3);
+  // Over 6, 5, ... 1 tokens: 1, 1.1, 1, 1.17, 1, 1.
+  EXPECT_EQ(best(2, {6, 5.5, 4, 3.5, 2, 1}, {4, 5, 6, 7, 8, 9}, buzz::AttentionKind::mean), (Rows{1, 3}));
+}
+
+TEST(CudaSelect, AFadedMeanLosesWithItsAge) {
+  // The means less 0.06 for each token after the row's: 0.7, 0.86, 0.82, 1.05, 0.94, 1.
+  EXPECT_EQ(best(2, {6, 5.5, 4, 3.5, 2, 1}, {4, 5, 6, 7, 8, 9}, buzz::AttentionKind::mean, 0.06f), (Rows{3, 5}));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "buzz/cuda/policies.cuh"
+#include "buzz/policy_list.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
 
@@ -126,17 +126,16 @@ struct Launcher {
 };
 
 /// A few steps with evictions, on threads and emulated in phases: the same bits.
-template <class Policy>
-void expect_the_same(const typename Policy::Options& options, const buzz::Rope& rope, int kept_logits) {
+void expect_the_same(const buzz::Policy& policy, const buzz::Rope& rope, int kept_logits) {
   const buzz::Shape shape{2, 1, 16, 4};
   buzz::cuda::Batch batch;
   batch.kept_logits = kept_logits;
   batch.splits = 2;
-  emulated::Twin<float, Policy> twin(shape, batch, options, rope);
-  using Cache = buzz::cuda::BasicCache<float, Policy, Launcher>;
-  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, options, rope);
+  emulated::Twin<float> twin(shape, batch, policy, rope);
+  using Cache = buzz::cuda::BasicCache<float, Launcher>;
+  const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, policy, rope);
   emulated::Memory memory(bytes.cache), workspace(bytes.workspace);
-  Cache cache(shape, batch, options, rope, memory.data(), workspace.data());
+  Cache cache(shape, batch, policy, rope, memory.data(), workspace.data());
   ASSERT_EQ(cache.reset(0), 0);
   oracle::Random random(1);
   int evictions = 0;
@@ -170,35 +169,18 @@ void expect_the_same(const typename Policy::Options& options, const buzz::Rope& 
 }
 
 TEST(CudaThreads, Beehive) {
-  buzz::cuda::Options o;
-  o.sink = 1;
-  o.window = 3;
-  o.threshold = 2;
-  o.stride = 3;
-  o.keep = 2;
-  o.hive = buzz::HiveRule::first;
   buzz::Rope rope;
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
-  expect_the_same<buzz::cuda::Beehive>(o, rope, 1);
+  expect_the_same(buzz::policy("beehive:sink=1,window=3,threshold=2,stride=3,keep=2,hive=first"), rope, 1);
 }
 
-TEST(CudaThreads, HeavyHitter) {
-  buzz::cuda::HeavyHitter::Options o;
-  o.window = 3;
-  o.heavy = 3;
-  expect_the_same<buzz::cuda::HeavyHitter>(o, {}, 4);
-}
+TEST(CudaThreads, HeavyHitter) { expect_the_same(buzz::policy("heavy_hitter:window=3,heavy=3"), {}, 4); }
 
-TEST(CudaThreads, KeyDiff) {
-  buzz::cuda::KeyDiff::Options o;
-  o.heavy = 6;
-  expect_the_same<buzz::cuda::KeyDiff>(o, {}, 0);
-}
+TEST(CudaThreads, KeyDiff) { expect_the_same(buzz::policy("key_diff:heavy=6"), {}, 0); }
 
 TEST(CudaThreads, CompactionInSeveralTiles) {
   const int capacity = 1300, dim = 16;
-  buzz::cuda::TopKRule rule{700, 1200};
   std::vector<float> keys(capacity * dim), values, expected;
   std::vector<double> scores(capacity);
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<float>(i);
@@ -211,18 +193,18 @@ TEST(CudaThreads, CompactionInSeveralTiles) {
   expected = keys;
   for (std::size_t i = 0; i < kept.size(); ++i)
     std::copy_n(keys.begin() + kept[i] * dim, dim, expected.begin() + static_cast<std::ptrdiff_t>(i) * dim);
-  buzz::cuda::Compact<float, buzz::cuda::TopKRule> kernel{buzz::cuda::dense(keys.data(), 1, capacity, dim),
-                                                          buzz::cuda::dense(values.data(), 1, capacity, dim),
-                                                          scores.data(),
-                                                          positions.data(),
-                                                          kept.data(),
-                                                          &state,
-                                                          {0, 0},
-                                                          rule,
-                                                          1,
-                                                          1,
-                                                          dim,
-                                                          capacity};
+  buzz::cuda::Compact<float> kernel;
+  kernel.step.keys = buzz::cuda::dense(keys.data(), 1, capacity, dim);
+  kernel.step.values = buzz::cuda::dense(values.data(), 1, capacity, dim);
+  kernel.step.scores = scores.data();
+  kernel.step.positions = positions.data();
+  kernel.step.kept = kept.data();
+  kernel.step.states = &state;
+  kernel.step.rule.heavy = 700;
+  kernel.step.rule.threshold = 1200;
+  kernel.step.protect = {0, 0};
+  kernel.step.head_dim = dim;
+  kernel.step.capacity = capacity;
   Launcher::launch(kernel, {2 * kernel.slices() + 1, 1, 1}, 0);
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(values, expected);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "buzz/cuda/buzz_cache.cuh"
+#include "buzz/policies.h"
 #include "cuda_emulation.h"
 
 namespace emulated {
@@ -29,15 +30,15 @@ class Memory {
   std::vector<char> bytes_;
 };
 
-template <class T, class Policy, class Launcher = emulated::Launcher>
+template <class T, class Launcher = emulated::Launcher>
 struct Twin {
-  using Cache = buzz::cuda::BasicCache<T, Policy, Launcher>;
+  using Cache = buzz::cuda::BasicCache<T, Launcher>;
 
-  Twin(const buzz::Shape& shape, const buzz::cuda::Batch& batch, const typename Policy::Options& options,
+  Twin(const buzz::Shape& shape, const buzz::cuda::Batch& batch, const buzz::Policy& policy,
        const buzz::Rope& rope = {}, const buzz::cuda::AttentionOptions& attention = {})
-      : memory(Cache::bytes(shape, batch, options, rope).cache),
-        workspace(Cache::bytes(shape, batch, options, rope).workspace),
-        cache(shape, batch, options, rope, memory.data(), workspace.data(), attention) {
+      : memory(Cache::bytes(shape, batch, policy, rope).cache),
+        workspace(Cache::bytes(shape, batch, policy, rope).workspace),
+        cache(shape, batch, policy, rope, memory.data(), workspace.data(), attention) {
     if (cache.reset(seed()) != Launcher::success) throw 1;
   }
   int seed() { return static_cast<int>(random() % 100000); }

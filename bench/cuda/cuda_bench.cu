@@ -82,28 +82,23 @@ double copy_rate(cudaStream_t stream) {
   return 2 * static_cast<double>(bytes) / time;
 }
 
-/// A policy of which nothing is due before `rows` rows, and then an eviction.
-template <class Policy>
-typename Policy::Options options_for(int rows) {
-  typename Policy::Options o;
-  if constexpr (std::is_same<Policy, cuda::Full>::value)
-    o.capacity = rows + 1;
-  else
-    o.threshold = rows - o.sink - o.window;
-  return o;
+/// Policies of which nothing is due before `rows` rows.
+buzz::Policy beehive(int rows) {
+  buzz::BeehiveOptions o;
+  o.threshold = rows - o.sink - o.window;
+  return buzz::beehive(o);
 }
+buzz::Policy full(int rows) { return buzz::policy("full:capacity=" + std::to_string(rows + 1)); }
 
-/// A cache whose sequences have `rows` rows, appended 512 at a time, with an eviction due at `due`, and a token's
-/// tensors.
-template <class Policy>
+/// A cache whose sequences have `rows` rows, appended 512 at a time, and a token's tensors.
 struct Filled {
-  using Cache = cuda::BuzzCache<T, Policy>;
-  Filled(int sequences, int rows, int due, cudaStream_t stream)
+  using Cache = cuda::BuzzCache<T>;
+  Filled(int sequences, int rows, const buzz::Policy& policy, cudaStream_t stream)
       : shape{query_heads, kv_heads, dim, rows < 512 ? rows : 512},
         batch{sequences},
-        memory(Cache::bytes(shape, batch, options_for<Policy>(due)).cache),
-        workspace(Cache::bytes(shape, batch, options_for<Policy>(due)).workspace),
-        cache(shape, batch, options_for<Policy>(due), {}, memory.data(), workspace.data()),
+        memory(Cache::bytes(shape, batch, policy).cache),
+        workspace(Cache::bytes(shape, batch, policy).workspace),
+        cache(shape, batch, policy, {}, memory.data(), workspace.data()),
         q(static_cast<std::size_t>(sequences) * query_heads * dim),
         out(static_cast<std::size_t>(sequences) * query_heads * dim) {
     fill(q, static_cast<std::size_t>(sequences) * query_heads * dim);
@@ -146,14 +141,12 @@ struct Filled {
 };
 
 /// Attention of one query a head, over as many caches in turn as make 256 MiB at least; a row more at each turn.
-template <class Policy>
-double attention(int sequences, int rows, cudaStream_t stream) {
+double attention(const buzz::Policy& policy, int sequences, int rows, cudaStream_t stream) {
   const double bytes = 4.0 * kv_heads * dim * sequences * rows;
   const int sets = std::min(64, std::max(2, static_cast<int>(256e6 / bytes) + 1));
-  std::vector<std::unique_ptr<Filled<Policy>>> caches;
-  for (int i = 0; i < sets; ++i)
-    caches.push_back(std::make_unique<Filled<Policy>>(sequences, rows, rows + runs, stream));
-  const auto turn = [&](int i) -> Filled<Policy>& { return *caches[static_cast<std::size_t>(i % sets)]; };
+  std::vector<std::unique_ptr<Filled>> caches;
+  for (int i = 0; i < sets; ++i) caches.push_back(std::make_unique<Filled>(sequences, rows, policy, stream));
+  const auto turn = [&](int i) -> Filled& { return *caches[static_cast<std::size_t>(i % sets)]; };
   return median(
       stream, [&](int i) { turn(i).attend(stream); },
       [&](int i) {
@@ -163,7 +156,7 @@ double attention(int sequences, int rows, cudaStream_t stream) {
 
 /// A whole decode step in a graph, as it is (with_eviction: the eviction's kernels too, which find nothing due).
 double step(bool with_eviction, cudaStream_t stream) {
-  Filled<cuda::Beehive> filled(1, 564, 564, stream);
+  Filled filled(1, 564, beehive(564), stream);
   BUZZ_MUST(filled.cache.evict(stream));
   BUZZ_MUST(filled.cache.reset(stream));
   const device::Array<T> k(kv_heads * dim), v(kv_heads * dim);
@@ -183,12 +176,12 @@ double step(bool with_eviction, cudaStream_t stream) {
 
 /// An eviction of 565 rows to 246 of 32 heads: a cache evicted once can not be again, so that each run has its own.
 double eviction(int sequences, cudaStream_t stream) {
-  using Cache = cuda::BuzzCache<T, cuda::Beehive>;
+  using Cache = cuda::BuzzCache<T>;
   const buzz::Shape shape{32, 32, dim, 565};
   const cuda::Batch batch{sequences};
-  const device::Array<char> memory(Cache::bytes(shape, batch, {}).cache);
-  const device::Array<char> workspace(Cache::bytes(shape, batch, {}).workspace);
-  Cache cache(shape, batch, {}, {}, memory.data(), workspace.data());
+  const device::Array<char> memory(Cache::bytes(shape, batch, buzz::beehive()).cache);
+  const device::Array<char> workspace(Cache::bytes(shape, batch, buzz::beehive()).workspace);
+  Cache cache(shape, batch, buzz::beehive(), {}, memory.data(), workspace.data());
   const std::size_t size = static_cast<std::size_t>(sequences) * 565 * 32 * dim;
   const device::Array<T> k(size), v(size);
   fill(k, size);
@@ -227,8 +220,8 @@ int main() {
   say("copy, GB/s", 0, 0, copy_rate(stream) / 1000);
   for (const int batch : {1, 32})
     for (const int rows : {564, 4096, 32768}) {
-      say("attention with mass, us", batch, rows, attention<cuda::Beehive>(batch, rows, stream));
-      say("attention, us", batch, rows, attention<cuda::Full>(batch, rows, stream));
+      say("attention with mass, us", batch, rows, attention(beehive(rows + runs), batch, rows, stream));
+      say("attention, us", batch, rows, attention(full(rows + runs), batch, rows, stream));
     }
   say("step, us", 1, 564, step(false, stream));
   say("step with eviction not due, us", 1, 564, step(true, stream));

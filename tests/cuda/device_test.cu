@@ -18,27 +18,14 @@ void expect(bool good, const std::string& what) {
   if (++failures <= 20) std::printf("FAILED: %s\n", what.c_str());
 }
 
-template <class Policy>
-typename Policy::Options options(const host::Sizes& s) {
-  typename Policy::Options o;
-  o.sink = s.sink;
-  o.window = s.window;
-  o.threshold = s.threshold;
-  if constexpr (std::is_same<Policy, cuda::Beehive>::value)
-    o.hive = buzz::HiveRule::heaviest;
-  else
-    o.heavy = s.threshold / 2;
-  return o;
-}
-
-template <class T, class Policy>
+template <class T>
 struct Twin {
-  using Cache = cuda::BuzzCache<T, Policy>;
-  Twin(const host::Sizes& s, int sequences, const buzz::Rope& rope = {})
-      : shape{s.query_heads, s.kv_heads, s.head_dim, s.max_chunk},
-        memory(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).cache),
-        workspace(Cache::bytes(shape, batch(sequences), options<Policy>(s), rope).workspace),
-        cache(shape, batch(sequences), options<Policy>(s), rope, memory.data(), workspace.data()) {
+  using Cache = cuda::BuzzCache<T>;
+  Twin(const buzz::Shape& its_shape, int sequences, const buzz::Policy& policy, const buzz::Rope& rope = {})
+      : shape(its_shape),
+        memory(Cache::bytes(shape, batch(sequences), policy, rope).cache),
+        workspace(Cache::bytes(shape, batch(sequences), policy, rope).workspace),
+        cache(shape, batch(sequences), policy, rope, memory.data(), workspace.data()) {
     BUZZ_MUST(cache.reset(nullptr));
   }
   static cuda::Batch batch(int sequences) {
@@ -58,13 +45,12 @@ struct Twin {
 
 /// Kept rows, element for element, for the same scores: given probabilities are multiples of 1/64, whose sums are
 /// exact, so that there are ties to break. Then K and V are the rows of those positions, bit for bit.
-template <class Policy>
-void same_rows(host::Kind kind, std::mt19937& random, int head_dim) {
-  const host::Sizes s{4, 2, head_dim, 40, 3, 20, 60, 0};
-  Twin<float, Policy> twin(s, 2);
+void same_rows(const buzz::Policy& policy, std::mt19937& random, int head_dim) {
+  const buzz::Shape s{4, 2, head_dim, 40};
+  Twin<float> twin(s, 2, policy);
   std::unique_ptr<host::Chooser> hosts[2];
   std::vector<float> keys[2], values[2];  // [positions, kv_heads, head_dim]
-  for (auto& h : hosts) h = host::make_chooser(kind, s);
+  for (auto& h : hosts) h = host::make_chooser(s, policy);
   for (int step = 0; step < 30; ++step) {
     // The second sequence joins later, so that lengths differ.
     cuda::Call call;
@@ -92,18 +78,17 @@ void same_rows(host::Kind kind, std::mt19937& random, int head_dim) {
                   *its_v = v.data() + static_cast<std::size_t>(i) * size;
       keys[sequence].insert(keys[sequence].end(), its_k, its_k + size);
       values[sequence].insert(values[sequence].end(), its_v, its_v + size);
-      hosts[sequence]->append(its_k, its_v, call.tokens);
+      hosts[sequence]->append(its_k, call.tokens);
       const int rows = hosts[sequence]->rows();
       std::vector<float> its;
       for (int j = 0; j < s.query_heads * call.tokens; ++j) {
         const float* from = p.data() + static_cast<std::size_t>(i) * plane + static_cast<std::size_t>(j * most);
         its.insert(its.end(), from, from + rows);
       }
-      hosts[sequence]->observe(its.data(), call.tokens);
+      if (policy.needs().attention) hosts[sequence]->observe(its.data(), call.tokens);
       hosts[sequence]->evict();
     }
-    if constexpr (Policy::Score::needs_mass)
-      BUZZ_MUST(twin.cache.observe(view(dp, s.query_heads, call.tokens, most), nullptr));
+    if (policy.needs().attention) BUZZ_MUST(twin.cache.observe(view(dp, s.query_heads, call.tokens, most), nullptr));
     BUZZ_MUST(twin.cache.evict(nullptr));
     BUZZ_MUST(cudaDeviceSynchronize());
     for (int i = 0; i < call.count; ++i) {
@@ -131,11 +116,11 @@ void same_rows(host::Kind kind, std::mt19937& random, int head_dim) {
 /// Outputs and scores of attention with rotation, in calls of 1 to 40 tokens, for a sequence that is not the first.
 template <class T>
 void same_attention(host::Type type, std::mt19937& random, int head_dim, double tolerance) {
-  const host::Sizes s{8, 2, head_dim, 40, 4, 50, 900, 10000};
-  buzz::Rope rope;
-  rope.base = s.rope_base;
-  Twin<T, cuda::Beehive> twin(s, 2, rope);
-  const std::unique_ptr<host::Attention> reference = host::make_attention(type, s);
+  const buzz::Shape s{8, 2, head_dim, 40};
+  const buzz::Policy policy = buzz::policy("beehive:sink=4,window=50,threshold=900");
+  const buzz::Rope rope{10000};
+  Twin<T> twin(s, 2, policy, rope);
+  const std::unique_ptr<host::Attention> reference = host::make_attention(type, s, policy, rope);
   for (const int tokens : {1, 1, 40, 16, 7, 40, 1, 33, 2, 40, 40, 1}) {
     const std::size_t size = static_cast<std::size_t>(tokens * head_dim);
     const std::vector<float> q = device::draw<T>(random, size * 8, 1), k = device::draw<T>(random, size * 2, 1),
@@ -171,12 +156,12 @@ void same_attention(host::Type type, std::mt19937& random, int head_dim, double 
 
 /// A captured decode step, launched again and again across evictions, against the same launches made one by one.
 void same_graph(std::mt19937& random) {
-  const host::Sizes s{8, 2, 128, 1, 4, 32, 40, 10000};
-  buzz::Rope rope;
-  rope.base = s.rope_base;
-  Twin<__half, cuda::Beehive> eager(s, 4, rope), captured(s, 4, rope);
+  const buzz::Shape s{8, 2, 128};
+  const buzz::Policy policy = buzz::policy("beehive:sink=4,window=32,threshold=40,hive=heaviest");
+  const buzz::Rope rope{10000};
+  Twin<__half> eager(s, 4, policy, rope), captured(s, 4, policy, rope);
   device::Array<__half> q(4 * 8 * 128), k(4 * 2 * 128), v(4 * 2 * 128), out(4 * 8 * 128), again(4 * 8 * 128);
-  const auto step = [&](Twin<__half, cuda::Beehive>& twin, const device::Array<__half>& to, cudaStream_t stream) {
+  const auto step = [&](Twin<__half>& twin, const device::Array<__half>& to, cudaStream_t stream) {
     const auto view = [](const device::Array<__half>& x, int heads) {
       return cuda::dense(static_cast<const __half*>(x.data()), 1, heads, 128);
     };
@@ -225,9 +210,10 @@ int main(int count, char** arguments) {
   const bool brief = count > 2;
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
-  same_rows<cuda::Beehive>(host::Kind::beehive, random, 64);
-  same_rows<cuda::HeavyHitter>(host::Kind::heavy_hitter, random, 80);
-  same_rows<cuda::KeyOutliers>(host::Kind::key_outliers, random, 128);
+  same_rows(buzz::policy("beehive:sink=3,window=20,threshold=60,hive=heaviest"), random, 64);
+  same_rows(buzz::policy("heavy_hitter:sink=3,window=20,threshold=60,heavy=30"), random, 80);
+  same_rows(buzz::policy("key_outliers:sink=3,window=20,threshold=60,heavy=30"), random, 128);
+  same_rows(buzz::policy("tova:heavy=60"), random, 64);
   for (const int dim : {64, 80, 96, 128, 256}) {
     same_attention<float>(host::Type::float32, random, dim, 1e-5);
     if (brief) break;

@@ -3,9 +3,7 @@
 #include <cmath>
 
 #include "buzz/cuda/block.cuh"
-#include "buzz/cuda/lengths.cuh"
-#include "buzz/cuda/rotate.cuh"
-#include "buzz/cuda/score.cuh"
+#include "buzz/cuda/step.cuh"
 
 namespace buzz {
 namespace cuda {
@@ -21,11 +19,6 @@ struct Partial {
   float* sum = nullptr;     ///< the same
   float* logits = nullptr;  ///< [sequences, query_heads, tokens, capacity]; null: not wanted
   int splits = 1;           ///< parts that the cached rows are cut into
-
-  /// The index of a query row of `tokens` in all but logits, where it is of [.., capacity].
-  BUZZ_DEVICE long long row(int s, int query_heads, int head, int tokens, int token) const {
-    return (static_cast<long long>(s) * query_heads + head) * tokens + token;
-  }
 };
 
 /// Softmax attention of a call's queries over a part of the cached rows, in one pass (Milakov and Gimelshein, arXiv
@@ -39,7 +32,7 @@ struct Attend {
   static constexpr int lanes = 16;                      ///< threads that read a row
   static constexpr int groups = threads / lanes;        ///< of lanes
   static constexpr int unroll = 4;                      ///< rows that a group has under way
-  static constexpr int step = groups * unroll;          ///< rows that the block has under way
+  static constexpr int at_once = groups * unroll;       ///< rows that the block has under way
   static constexpr int values = packs * Pack<T>::size;  ///< most of a lane
   static constexpr int dims = lanes * values;           ///< most of a row
   /// What the block's groups of lanes leave for each other.
@@ -57,36 +50,26 @@ struct Attend {
     float logits[unroll * queries];  ///< of the rows under way, then their exp(logit - top)
   };
 
-  Tensor<const T> q;              ///< [sequences, tokens, query_heads, head_dim], unrotated
-  Tensor<const T> keys;           ///< [sequences, kv_heads, capacity, head_dim]
-  Tensor<const T> cached;         ///< the values, the same
-  Tensor<T> out;                  ///< as q, written where there is one split
-  float* lse = nullptr;           ///< [sequences, tokens, query_heads], written likewise; null: not wanted
-  Partial partial;                ///< to write
-  const float* angles = nullptr;  ///< [sequences, max_chunk, turning.dims], Append's
-  const State* states = nullptr;  ///< [sequences]
-  Turning turning;                ///< of the queries
-  LogitScale scale;               ///< of the logits
-  Queries call;                   ///< of one KV head
-  /// Sizes of the above.
-  /// @{
-  int kv_heads, head_dim, capacity, max_chunk;
-  /// @}
+  StepOf<T> step;        ///< read
+  Tensor<const T> q;     ///< [count, tokens, query_heads, head_dim], unrotated
+  Tensor<T> out;         ///< as q, written where there is one split
+  float* lse = nullptr;  ///< [count, tokens, query_heads], written likewise; null: not wanted
+  Partial partial;       ///< to write
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;
-    const int head = block.y(), s = block.z(), rows = states[s].now.rows;
-    const int here = call.count() - first < queries ? call.count() - first : queries;
+    const int head = block.y(), s = block.z(), rows = step.states[s].now.rows;
+    const int here = step.queries.count() - first < queries ? step.queries.count() - first : queries;
     // No row past what the block's last query sees; the splits share those rows in whole steps.
-    const int visible = call.seen(first + here - 1, rows);
-    const int part = ((visible - 1) / (step * partial.splits) + 1) * step;
+    const int visible = step.queries.seen(first + here - 1, rows);
+    const int part = ((visible - 1) / (at_once * partial.splits) + 1) * at_once;
     const int begin = split * part, end = visible - begin < part ? visible : begin + part;
 
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) { start(lane[t], t % lanes, s, head, first, here, rows); });
-    for (int r = begin; r < end; r += step) {
+    for (int r = begin; r < end; r += at_once) {
       block.alone([&](int t) { dots(lane[t], t % lanes, s, head, r + t / lanes, end); });
       block.template add_lanes<lanes>(lane, &Lane::logits);
       block.alone([&](int t) { add(lane[t], t % lanes, s, head, first, here, rows, r + t / lanes, end); });
@@ -118,28 +101,28 @@ struct Attend {
       l.top[i] = lowest;
       l.sum[i] = 0;
       const bool some = i < here;
-      const int token = some ? call.token(first + i) : 0;
-      const T* row = q.row(s, token, some ? call.head(head, first + i) : 0);
-      const float* turn = angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
-      const float sharpness = some ? scale.of(call.seen(first + i, rows)) : 0;
+      const int token = some ? step.queries.token(first + i) : 0;
+      const T* row = q.row(s, token, some ? step.queries.head(head, first + i) : 0);
+      const float* turn = step.angles_of(s, token);
+      const float sharpness = some ? step.scale.of(step.queries.seen(first + i, rows)) : 0;
       BUZZ_UNROLL
       for (int j = 0; j < values; ++j) {
         const int d = element(lane, j);
-        l.query[i][j] = some && d < head_dim ? sharpness * turning.turned(row, turn, d) : 0;
+        l.query[i][j] = some && d < step.head_dim ? sharpness * step.turning.turned(row, turn, d) : 0;
         l.out[i][j] = 0;
       }
     }
   }
 
   /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
-  BUZZ_DEVICE void load(const Tensor<const T>& from, int lane, int s, int head, int r, int end,
+  BUZZ_DEVICE void load(const Tensor<T>& from, int lane, int s, int head, int r, int end,
                         Pack<T> (&to)[unroll][packs]) const {
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
         const int d = element(lane, p * Pack<T>::size);
-        if (r + u * groups < end && d < head_dim)
+        if (r + u * groups < end && d < step.head_dim)
           to[u][p] = *reinterpret_cast<const Pack<T>*>(from.row(s, head, r + u * groups) + d);
       }
     }
@@ -148,14 +131,14 @@ struct Attend {
   /// The lane's part of those rows' logits.
   BUZZ_DEVICE void dots(Lane& l, int lane, int s, int head, int r, int end) const {
     Pack<T> rows[unroll][packs];
-    load(keys, lane, s, head, r, end, rows);
+    load(step.keys, lane, s, head, r, end, rows);
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
       for (int i = 0; i < queries; ++i) l.logits[u * queries + i] = 0;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (r + u * groups >= end || element(lane, p * Pack<T>::size) >= head_dim) continue;
+        if (r + u * groups >= end || element(lane, p * Pack<T>::size) >= step.head_dim) continue;
         BUZZ_UNROLL
         for (int e = 0; e < Pack<T>::size; ++e) {
           const float key = to_float(rows[u][p].values[e]);
@@ -169,10 +152,10 @@ struct Attend {
   /// Takes those rows into the softmax and the weighted sum of the values.
   BUZZ_DEVICE void add(Lane& l, int lane, int s, int head, int first, int here, int rows, int r, int end) const {
     Pack<T> held[unroll][packs];
-    load(cached, lane, s, head, r, end, held);
+    load(step.values, lane, s, head, r, end, held);
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
-      const int seen = i < here ? call.seen(first + i, rows) : 0;
+      const int seen = i < here ? step.queries.seen(first + i, rows) : 0;
       float top = l.top[i];
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
@@ -202,10 +185,10 @@ struct Attend {
       const int row = r + u * groups;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (row >= end || element(lane, p * Pack<T>::size) >= head_dim) continue;
+        if (row >= end || element(lane, p * Pack<T>::size) >= step.head_dim) continue;
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
-          if (i >= here || row >= call.seen(first + i, rows)) continue;
+          if (i >= here || row >= step.queries.seen(first + i, rows)) continue;
           BUZZ_UNROLL
           for (int e = 0; e < Pack<T>::size; ++e)
             l.out[i][p * Pack<T>::size + e] += l.logits[u * queries + i] * to_float(held[u][p].values[e]);
@@ -224,26 +207,24 @@ struct Attend {
       weights[g] = its == top ? 1 : ::expf(its - top);
       sum += weights[g] * shared.sum[g][slot];
     }
-    const int query_head = call.head(head, i), token = call.token(i);
-    const long long at = partial.row(s, kv_heads * call.group, query_head, call.tokens, token) * partial.splits + split;
-    for (int d = t; d < head_dim; d += threads) {
+    const int token = step.queries.token(i), query_head = step.queries.head(head, i);
+    const long long at = step.query_at(s, head, i) * partial.splits + split;
+    for (int d = t; d < step.head_dim; d += threads) {
       float x = 0;
       for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
       if (partial.splits == 1)
         out.row(s, token, query_head)[d] = from_float<T>(x / sum);
       else
-        partial.out[at * head_dim + d] = x;
+        partial.out[at * step.head_dim + d] = x;
     }
     if (t != 0) return;
     partial.top[at] = top;
     partial.sum[at] = sum;
-    if (lse != nullptr && partial.splits == 1)
-      lse[(static_cast<long long>(s) * call.tokens + token) * kv_heads * call.group + query_head] = top + ::logf(sum);
+    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(s, head, i)] = top + ::logf(sum);
   }
 
   BUZZ_DEVICE float* logits_of(int s, int head, int i) const {
-    return partial.logits +
-           partial.row(s, kv_heads * call.group, call.head(head, i), call.tokens, call.token(i)) * capacity;
+    return partial.logits + step.query_at(s, head, i) * step.capacity;
   }
 };
 

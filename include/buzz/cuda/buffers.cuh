@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "buzz/cuda/attend.cuh"
-#include "buzz/cuda/lengths.cuh"
+#include "buzz/score/score.h"
 #include "buzz/shape.h"
 
 namespace buzz {
@@ -47,14 +47,14 @@ struct Buffers {
   double* diversity;    ///< [sequences, kv_heads, capacity], where the score looks at keys
   double* norms;        ///< the same
   float* angles;        ///< [sequences, max_chunk, dims], the call's rotations
-  float* lse;           ///< [sequences, max_chunk, query_heads], where the score is mass
+  float* lse;           ///< [sequences, max_chunk, query_heads], where the score is attention
   Partial partial;      ///< of calls of up to few_tokens tokens; top and sum of longer ones, unsplit
   Bytes bytes;          ///< of all that
 
-  /// cache, workspace: 256-byte aligned, or null to count the bytes; dims: rotated elements of a head; mass, rows: what
-  /// the score needs. The caller has checked shape and batch.
-  Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims, bool mass,
-          bool rows) {
+  /// cache, workspace: 256-byte aligned, or null to count the bytes; dims: rotated elements of a head; needs: the
+  /// score's. The caller has checked shape and batch.
+  Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims,
+          const Needs& needs) {
     const std::size_t sequences = count(batch.sequences), per_head = sequences * count(shape.kv_heads);
     const std::size_t cached = per_head * count(capacity), query_heads = sequences * count(shape.query_heads);
     partial.splits = batch.splits != 0 ? batch.splits : usual_splits(shape, batch, capacity);
@@ -69,15 +69,15 @@ struct Buffers {
     const auto room = [&](auto** pointer, std::size_t n) { take(workspace, &bytes.workspace, pointer, n); };
     room(&worth, 2 * cached);
     room(&picks, 2 * cached);
-    room(&diversity, rows ? cached : 0);
-    room(&norms, rows ? cached : 0);
+    room(&diversity, needs.keys ? cached : 0);
+    room(&norms, needs.keys ? cached : 0);
     room(&angles, sequences * count(shape.max_chunk) * count(dims));
-    room(&lse, mass ? query_heads * count(shape.max_chunk) : 0);
+    room(&lse, needs.attention ? query_heads * count(shape.max_chunk) : 0);
     const std::size_t parts = count(few(shape)) * count(partial.splits), most = count(shape.max_chunk);
     room(&partial.out, partial.splits == 1 ? 0 : query_heads * parts * count(shape.head_dim));
     room(&partial.top, query_heads * (parts < most ? most : parts));
     room(&partial.sum, query_heads * (parts < most ? most : parts));
-    room(&partial.logits, mass ? query_heads * count(batch.kept_logits) * count(capacity) : 0);
+    room(&partial.logits, needs.attention ? query_heads * count(batch.kept_logits) * count(capacity) : 0);
   }
 
   /// Most tokens of a call that is split over rows, with calls of max_chunk.

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <type_traits>
 #include <vector>
 
 #include "buzz/cuda/append.cuh"
@@ -11,7 +10,7 @@
 #include "buzz/cuda/compact.cuh"
 #include "buzz/cuda/dispatch.cuh"
 #include "buzz/cuda/key_diversity.cuh"
-#include "buzz/cuda/policies.cuh"
+#include "buzz/cuda/policy.cuh"
 #include "buzz/cuda/select.cuh"
 #include "buzz/cuda/start.cuh"
 #include "buzz/rope.h"
@@ -35,7 +34,7 @@ struct Call {
 /// buzz::BuzzCache on the device: the KV cache of one attention layer of several sequences, each with its own lengths,
 /// in device memory that the caller owns.
 ///
-///     BuzzCache<__half> cache(shape, batch, options, rope, memory, workspace);  // bytes(...) of them
+///     BuzzCache<__half> cache(shape, batch, beehive(), rope, memory, workspace);  // bytes(...) of them
 ///     cache.reset(stream);
 ///     cache.attend(q, k, v, out, call, stream);  // append, attend over all rows, observe, evict when due
 ///
@@ -46,49 +45,46 @@ struct Call {
 /// Results are an error of the arguments, with nothing launched, or what the launches give. Where a launch of append(),
 /// attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step is as it was before,
 /// and the same can be asked again.
-template <class T, class Policy_, class Launcher_>
+template <class T, class Launcher_>
 class BasicCache {
  public:
-  using Policy = Policy_;                    ///< what decides
-  using Options = typename Policy::Options;  ///< its options
   using Launcher = Launcher_;                ///< of kernels: CUDA's, or a test's
   using Stream = typename Launcher::Stream;  ///< where launches wait for each other
   using Result = typename Launcher::Result;  ///< Launcher::success, or an error
-  using Score = typename Policy::Score;      ///< what a row is worth
-  using Rule = typename Policy::Rule;        ///< which rows stay
 
   /// Device memory of such a cache, nothing of which is allocated. Errors: as the constructor. O(head_dim + sequences).
-  static Bytes bytes(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope = {}) {
-    return BasicCache(shape, batch, options, rope, nullptr, nullptr).buffers_.bytes;
+  static Bytes bytes(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope = {}) {
+    return BasicCache(shape, batch, policy, rope, nullptr, nullptr).buffers_.bytes;
   }
 
   /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
-  /// that name the field: what Shape, Batch, Options, Rope, AttentionOptions do not allow; head_dim that is no multiple
-  /// of 16 bytes or over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past
-  /// max_position; max_rollback, which the device does not have. The pointers are not checked.
-  BasicCache(const Shape& shape, const Batch& batch, const Options& options, const Rope& rope, void* memory,
+  /// that name the field: what Shape, Batch, Policy, Rope, AttentionOptions do not allow; a score that on_device()
+  /// refuses; head_dim that is no multiple of 16 bytes or over 256; more than 65535 KV heads; keys that would have to
+  /// be stored raw; compact positions past max_position; max_rollback, which the device does not have. The pointers are
+  /// not checked.
+  BasicCache(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
       : shape_((buzz::check(shape), check(shape, batch), shape)),
         batch_(batch),
-        options_(options),
+        policy_(policy),
         rotation_(rope, shape.head_dim),
-        capacity_(options.most_rows(shape.max_chunk)),
-        rule_(rule_of(options)),
-        buffers_(memory, workspace, shape, batch, capacity_, rotation_.dims(), Score::needs_mass, Score::needs_rows),
+        capacity_(policy.most_rows(shape.max_chunk)),
+        device_(on_device(policy, capacity_)),
+        buffers_(memory, workspace, shape, batch, capacity_, rotation_.dims(), device_.needs),
         lengths_(static_cast<std::size_t>(batch.sequences)) {
     if (rotation_.compact()) {
       require_range("capacity", capacity_, 1, rope.max_position);
-      if (rope.keys == KeyStorage::raw || !options.moves_are_few(shape.max_chunk))
+      if (rope.keys == KeyStorage::raw || !policy.moves_are_few(shape.max_chunk))
         fail("rope.positions", "compact", "logical: the device does not store raw keys");
     }
     check_logits(attention.scale, attention.log_base);
-    scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
-    scale_.log_base = attention.log_base;
     turning_.dims = rotation_.dims();
     turning_.interleaved = rope.pairs == Pairs::interleaved;
     turning_.compact = rotation_.compact();
     turning_.factor = rope.attention_factor;
     turning_.frequencies = buffers_.frequencies;
+    scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
+    scale_.log_base = attention.log_base;
   }
 
   BasicCache(BasicCache&&) = default;             ///< the source may only be destroyed or assigned to
@@ -129,12 +125,8 @@ class BasicCache {
   /// Errors: as above. O(tokens * kv_heads * head_dim) a sequence.
   Result append(Tensor<const T> k, Tensor<const T> v, Call call, Stream stream) {
     if (!can_append(call) || !are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
-    const long long row = row_of(call.first);
-    const Result result =
-        Launcher::launch(Append<T>{k, v, keys(call.first), values(call.first), buffers_.positions + row,
-                                   buffers_.scores + row, buffers_.angles, buffers_.states + call.first, turning_,
-                                   shape_.kv_heads, shape_.head_dim, capacity_, shape_.max_chunk, call.tokens},
-                         {call.tokens, shape_.kv_heads, call.count}, stream);
+    const Append<T> kernel{step(call), k, v};
+    const Result result = Launcher::launch(kernel, {call.tokens, shape_.kv_heads, call.count}, stream);
     if (result != Launcher::success) return result;
     open_ = call;
     observed_ = false;
@@ -142,39 +134,39 @@ class BasicCache {
     return result;
   }
 
-  /// Step 2: attends q over all rows and, where the policy's score is mass, adds the probabilities to the scores. q,
-  /// out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
-  /// score is mass, and this step's attend() or observe() has been: it would count twice; tensors that are no views.
-  /// O(tokens * query_heads * rows
+  /// Step 2: attends q over all rows and, where the policy's score is attention, adds the probabilities to the scores.
+  /// q, out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
+  /// score is attention, and this step's attend() or observe() has been: it would count twice; tensors that are no
+  /// views. O(tokens * query_heads * rows
   /// * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
     if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_)) return Launcher::invalid;
     Partial partial = buffers_.partial;
     if (open_.tokens > Buffers<T>::few_tokens) partial.splits = 1;
     if (open_.tokens > batch_.kept_logits) partial.logits = nullptr;
-    const bool again = Score::needs_mass && partial.logits == nullptr;
-    const Work<T> w = work();
-    const Result result = cuda::attend<Launcher>(w, q, out, partial, again ? buffers_.lse : nullptr, stream);
+    const bool again = device_.needs.attention && partial.logits == nullptr;
+    const StepOf<T> s = step(open_);
+    const Result result = cuda::attend<Launcher>(s, q, out, partial, again ? buffers_.lse : nullptr, stream);
     const bool observes = result == Launcher::success && again;
-    return observed(observes ? cuda::observe<Launcher>(w, q, buffers_.lse, stream) : result);
+    return observed(observes ? cuda::observe<Launcher>(s, q, buffers_.lse, stream) : result);
   }
 
   /// Step 2 where a kernel of the engine's attended over keys() and values(): its probabilities, [count, query_heads,
-  /// tokens, rows], go to the scores. Errors: as attend(). O(tokens * query_heads * rows) a sequence.
+  /// tokens, rows], go to the scores. Errors: as attend(); the policy's score does not use them. O(tokens * query_heads
+  /// * rows) a sequence.
   Result observe(Tensor<const float> probabilities, Stream stream) {
-    static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (!can_observe() ||
+    if (!device_.needs.attention || !can_observe() ||
         !is_view(probabilities, open_.count, shape_.query_heads, open_.tokens, lengths(open_.first).rows))
       return Launcher::invalid;
-    return observed(cuda::observe<Launcher>(work(), probabilities, stream));
+    return observed(cuda::observe<Launcher>(step(open_), probabilities, stream));
   }
   /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
   /// or NaN: that query gives nothing. They have to be of the same logits: nothing here could say otherwise without
   /// waiting for the device. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
-    static_assert(Score::needs_mass, "this policy's score does not use attention probabilities");
-    if (!can_observe() || !are_queries(q, open_) || lse == nullptr) return Launcher::invalid;
-    return observed(cuda::observe<Launcher>(work(), q, lse, stream));
+    if (!device_.needs.attention || !can_observe() || !are_queries(q, open_) || lse == nullptr)
+      return Launcher::invalid;
+    return observed(cuda::observe<Launcher>(step(open_), q, lse, stream));
   }
 
   /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. In compact positions the launch that
@@ -182,32 +174,33 @@ class BasicCache {
   /// O(rows * kv_heads * head_dim) a sequence where an eviction is due.
   Result evict(Stream stream) {
     if (open_.tokens == 0) return Launcher::invalid;
-    const Work<T> w = work();
-    const int first = open_.first, lists = this->lists();
-    std::int32_t *positions = buffers_.positions + row_of(first), *kept = buffers_.kept + kept_at(first);
+    const StepOf<T> s = step(open_);
+    const bool selects = s.rule.threshold != Rule::never;
     Result result = Launcher::success;
-    if constexpr (Score::needs_rows)
-      result = Launcher::launch(KeyDiversity<T, Rule>{w.keys, buffers_.diversity, buffers_.norms, w.states, options_,
-                                                      options_, rule_, w.kv_heads, w.head_dim, capacity_},
-                                {1, w.kv_heads, w.count}, stream);
+    if (device_.needs.keys && selects) {
+      const KeyDiversity<T> diversity{s, device_.diversity, buffers_.diversity, buffers_.norms};
+      result = Launcher::launch(diversity, {1, s.kv_heads, s.count}, stream);
+    }
     if (result == Launcher::success && selects) {
-      const double* worth = Score::needs_rows ? buffers_.diversity : Score::needs_mass ? w.scores : nullptr;
-      result = Launcher::launch(Select<Rule>{worth, positions, is_mean(), fade(), kept, buffers_.worth, buffers_.picks,
-                                             w.states, options_, rule_, w.kv_heads, lists, capacity_, batch_.sequences},
-                                {1, lists, w.count}, stream);
+      Select select;
+      select.step = s;
+      select.scores = device_.needs.keys ? buffers_.diversity : device_.needs.attention ? s.scores : nullptr;
+      select.fade = device_.fade;
+      select.worth = buffers_.worth;
+      select.picks = buffers_.picks;
+      select.sequences = batch_.sequences;
+      result = Launcher::launch(select, {1, s.lists, s.count}, stream);
     }
     if (result == Launcher::success) {
-      const Compact<T, Rule> compact{
-          keys(first), values(first), w.scores,   positions, kept,       buffers_.states + first,
-          options_,    rule_,         w.kv_heads, lists,     w.head_dim, capacity_};
-      result = Launcher::launch(compact, {2 * compact.slices() + 1, w.kv_heads, w.count}, stream);
+      const Compact<T> compact{s};
+      result = Launcher::launch(compact, {2 * compact.slices() + 1, s.kv_heads, s.count}, stream);
     }
     if (result != Launcher::success) return result;
-    for (int s = first; s < first + w.count; ++s) own(s) = evicted(lengths(s), options_, rule_);
+    for (int i = open_.first; i < open_.first + s.count; ++i) own(i) = evicted(lengths(i), s.protect, s.rule);
     open_.tokens = 0;
     if (turning_.compact && selects) {
-      const Rerotate<T, Rule> rerotate{keys(first), kept, w.states, turning_, options_, rule_, lists, capacity_};
-      result = Launcher::launch(rerotate, {rerotate.blocks(), w.kv_heads, w.count}, stream);
+      const Rerotate<T> rerotate{s};
+      result = Launcher::launch(rerotate, {rerotate.blocks(), s.kv_heads, s.count}, stream);
     }
     return result;
   }
@@ -218,13 +211,13 @@ class BasicCache {
   Result replayed(Call call) {
     if (!can_append(call)) return Launcher::invalid;
     for (int s = call.first; s < call.first + call.count; ++s)
-      own(s) = evicted(appended(lengths(s), call.tokens), options_, rule_);
+      own(s) = evicted(appended(lengths(s), call.tokens), policy_.protect, device_.rule);
     return Launcher::success;
   }
 
-  const Shape& shape() const { return shape_; }        ///< as given
-  const Options& options() const { return options_; }  ///< as given
-  int capacity() const { return capacity_; }           ///< most rows of a sequence that there can ever be
+  const Shape& shape() const { return shape_; }     ///< as given
+  const Policy& policy() const { return policy_; }  ///< as given
+  int capacity() const { return capacity_; }        ///< most rows of a sequence that there can ever be
   /// The lengths of a sequence once the stream has done what was asked. The sequence is not checked, here and below.
   const Lengths& lengths(int sequence) const { return lengths_[static_cast<std::size_t>(sequence)]; }
   int rows(int sequence) const { return lengths(sequence).rows; }  ///< of each head
@@ -240,11 +233,9 @@ class BasicCache {
   const std::int32_t* kept(int sequence) const { return buffers_.kept + kept_at(sequence); }
   /// @}
   /// Lists of kept rows a sequence: one a KV head, or one that all heads share.
-  int lists() const { return Score::shared ? 1 : shape_.kv_heads; }
+  int lists() const { return device_.one_list ? 1 : shape_.kv_heads; }
 
  private:
-  static constexpr bool selects = !std::is_same<Rule, EverythingRule>::value;
-
   static void check(const Shape& shape, const Batch& batch) {
     require_range("max_rollback", shape.max_rollback, 0, 0);
     require_range("head_dim", shape.head_dim, Pack<T>::size, 256);
@@ -254,19 +245,6 @@ class BasicCache {
     require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
     require_range("splits", batch.splits, 0, 1024);
   }
-  bool is_mean() const {
-    if constexpr (Score::needs_mass) return options_.mass == MassKind::mean;
-    return false;
-  }
-  float fade() const {
-    if constexpr (Score::fades) return options_.fade / static_cast<float>(capacity_);
-    return 0;
-  }
-  Fold fold() const {
-    if constexpr (Score::needs_mass) return {options_.mass, options_.decay};
-    return {};
-  }
-
   bool in_range(int first, int count) const { return first >= 0 && count >= 1 && first <= batch_.sequences - count; }
   bool can_append(Call call) const {
     if (open_.tokens != 0 || !in_range(call.first, call.count) || call.tokens < 1 || call.tokens > shape_.max_chunk)
@@ -285,7 +263,7 @@ class BasicCache {
   bool are_rows(const Tensor<const T>& tensor, Call call) const {
     return is_view(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
   }
-  bool can_observe() const { return open_.tokens != 0 && !(Score::needs_mass && observed_); }
+  bool can_observe() const { return open_.tokens != 0 && !(device_.needs.attention && observed_); }
   Result observed(Result result) {
     observed_ = result == Launcher::success;
     return result;
@@ -300,43 +278,49 @@ class BasicCache {
     return tensor;
   }
 
-  /// Of the open step.
-  Work<T> work() const {
-    const int first = open_.first;
-    return {keys(first),
-            values(first),
-            buffers_.scores + row_of(first),
-            buffers_.angles,
-            buffers_.states + first,
-            turning_,
-            scale_,
-            fold(),
-            {open_.tokens, shape_.group()},
-            shape_.kv_heads,
-            shape_.head_dim,
-            capacity_,
-            shape_.max_chunk,
-            open_.count};
+  StepOf<T> step(Call call) const {
+    StepOf<T> s;
+    s.keys = keys(call.first);
+    s.values = values(call.first);
+    s.scores = buffers_.scores + row_of(call.first);
+    s.positions = buffers_.positions + row_of(call.first);
+    s.kept = buffers_.kept + kept_at(call.first);
+    s.angles = buffers_.angles;
+    s.states = buffers_.states + call.first;
+    s.turning = turning_;
+    s.scale = scale_;
+    s.fold = device_.fold;
+    s.queries.tokens = call.tokens;
+    s.queries.group = shape_.group();
+    s.protect = policy_.protect;
+    s.rule = device_.rule;
+    s.kv_heads = shape_.kv_heads;
+    s.lists = lists();
+    s.head_dim = shape_.head_dim;
+    s.capacity = capacity_;
+    s.max_chunk = shape_.max_chunk;
+    s.count = call.count;
+    return s;
   }
 
   Shape shape_;
   Batch batch_;
-  Options options_;
+  Policy policy_;
   Rotation rotation_;
   int capacity_;
-  Rule rule_;
+  DevicePolicy device_;
   Buffers<T> buffers_;
   Turning turning_;
   LogitScale scale_;
   std::vector<Lengths> lengths_;  // [sequences]
   Call open_{0, 0, 0};            // the step that has not ended; of 0 tokens: none
-  bool observed_ = false;         // its probabilities are in the scores, where those are mass
+  bool observed_ = false;         // its probabilities are in the scores, where those are attention
 };
 
 #if defined(__CUDACC__)
 /// On a stream of CUDA's; T: float, __half or __nv_bfloat16.
-template <class T, class Policy = Beehive>
-using BuzzCache = BasicCache<T, Policy, Launcher>;
+template <class T>
+using BuzzCache = BasicCache<T, Launcher>;
 #endif
 
 }  // namespace cuda

@@ -1,8 +1,7 @@
 #pragma once
 
 #include "buzz/cuda/block.cuh"
-#include "buzz/cuda/lengths.cuh"
-#include "buzz/cuda/rotate.cuh"
+#include "buzz/cuda/step.cuh"
 
 namespace buzz {
 namespace cuda {
@@ -13,7 +12,7 @@ namespace cuda {
 /// No two blocks touch the same bytes: a block owns a slice of the columns of one head of one tensor. Within it kept
 /// row i moves to i from kept[i] >= i, tile after tile, ascending: a tile's rows are all in registers before the first
 /// is stored, and its stores end before the first row that a later tile reads, since that is not before its own place.
-template <class T, class Rule>
+template <class T>
 struct Compact {
   static constexpr int threads = 256;  ///< of a block
   static constexpr int columns = 4;    ///< packs of a row that a block moves
@@ -21,50 +20,39 @@ struct Compact {
   /// None.
   struct Shared {};
 
-  Tensor<T> keys;            ///< [sequences, kv_heads, capacity, head_dim]
-  Tensor<T> values;          ///< the same
-  double* scores;            ///< [sequences, kv_heads, capacity]
-  std::int32_t* positions;   ///< the same
-  const std::int32_t* kept;  ///< [sequences, lists, capacity], Select's
-  State* states;             ///< [sequences]; `then` is written
-  Protect protect;           ///< sink and window
-  Rule rule;                 ///< says whether an eviction is due, and what it leaves
-  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
-  /// @{
-  int kv_heads, lists, head_dim, capacity;
-  /// @}
+  StepOf<T> step;  ///< rows, scores and positions are moved; of states `then` is written
 
-  BUZZ_HOST_DEVICE int packs() const { return head_dim / Pack<T>::size; }      ///< of a row
-  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }  ///< of a row, a block each
+  BUZZ_HOST_DEVICE int packs() const { return step.head_dim / Pack<T>::size; }  ///< of a row
+  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }   ///< of a row, a block each
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z(), part = block.x();
-    const Lengths now = states[s].now, then = evicted(now, protect, rule);
+    const Lengths now = step.states[s].now, then = evicted(now, step.protect, step.rule);
     const bool last = part == 2 * slices();
     if (last && head == 0)
       block.alone([&](int t) {
-        if (t == 0) states[s].then = then;
+        if (t == 0) step.states[s].then = then;
       });
-    const Regions r = now.regions(protect);
-    if (!rule.due(r.middle())) return;
-    const std::int32_t* from = kept + (static_cast<long long>(s) * lists + (lists == 1 ? 0 : head)) * capacity;
+    const Regions r = now.regions(step.protect);
+    if (!step.rule.due(r.middle())) return;
+    const std::int32_t* from = step.kept_of(s, head);
     if (!last) {
-      const Tensor<T>& rows = part < slices() ? keys : values;
+      const Tensor<T>& rows = part < slices() ? step.keys : step.values;
       const int first = part % slices() * columns, width = packs() - first < columns ? packs() - first : columns;
       // The sink stays where it is.
       move<columns>(block, from, r.sink, then.rows, width, rows.row(s, head, 0) + first * Pack<T>::size, rows.inner,
                     Pack<T>());
       return;
     }
-    const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity;
-    move<1>(block, from, r.sink, then.rows, 1, scores + at, 1, 0.);
-    move<1>(block, from, r.sink, then.rows, 1, positions + at, 1, std::int32_t());
-    const int forgotten = rule.forgotten(r.hive, r.fresh);
+    const long long at = step.begin(s, head);
+    move<1>(block, from, r.sink, then.rows, 1, step.scores + at, 1, 0.);
+    move<1>(block, from, r.sink, then.rows, 1, step.positions + at, 1, std::int32_t());
+    const int forgotten = step.rule.forgotten(r.hive, r.fresh);
     if (forgotten >= 0)
       block.phase([&](int t) {
-        for (int i = t; i < r.sink + forgotten; i += threads) scores[at + i] = 0;
+        for (int i = t; i < r.sink + forgotten; i += threads) step.scores[at + i] = 0;
       });
   }
 
@@ -100,43 +88,35 @@ struct Compact {
 
 /// After Compact, in compact positions: rotates each key that moved on by the distance of its move, in place, in float,
 /// rounded once. A thread a pair of elements: grid (blocks(), kv_heads, sequences). O(moved rows * dims).
-template <class T, class Rule>
+template <class T>
 struct Rerotate {
   static constexpr int threads = 128;  ///< of a block
   /// None.
   struct Shared {};
 
-  Tensor<T> keys;            ///< [sequences, kv_heads, capacity, head_dim], compacted
-  const std::int32_t* kept;  ///< [sequences, lists, capacity], Select's
-  const State* states;       ///< [sequences]
-  Turning turning;           ///< of keys
-  Protect protect;           ///< sink and window
-  Rule rule;                 ///< says whether an eviction is due, and what it leaves
-  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
-  /// @{
-  int lists, capacity;
-  /// @}
+  StepOf<T> step;  ///< keys, compacted, are rotated
 
   /// Blocks a KV head: a thread for each pair of each of capacity rows.
   BUZZ_HOST_DEVICE int blocks() const {
-    return static_cast<int>((static_cast<long long>(capacity) * (turning.dims / 2) - 1) / threads) + 1;
+    return static_cast<int>((static_cast<long long>(step.capacity) * (step.turning.dims / 2) - 1) / threads) + 1;
   }
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z();
-    const Lengths now = states[s].now;
-    if (!rule.due(now.regions(protect).middle())) return;
-    const int rows = evicted(now, protect, rule).rows, half = turning.dims / 2;
-    const std::int32_t* from = kept + (static_cast<long long>(s) * lists + (lists == 1 ? 0 : head)) * capacity;
+    const Turning& turning = step.turning;
+    const Lengths now = step.states[s].now;
+    if (!step.rule.due(now.regions(step.protect).middle())) return;
+    const int rows = evicted(now, step.protect, step.rule).rows, half = turning.dims / 2;
+    const std::int32_t* from = step.kept_of(s, head);
     block.alone([&](int t) {
       const long long i = static_cast<long long>(block.x()) * threads + t;
       const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
       if (row >= rows || from[row] == row) return;
       float cos, sin;
       turning.angle(row - from[row], 1, pair, &cos, &sin);
-      T* key = keys.row(s, head, row);
+      T* key = step.keys.row(s, head, row);
       const float a = to_float(key[turning.first_of(pair)]), b = to_float(key[turning.second_of(pair)]);
       key[turning.first_of(pair)] = from_float<T>(a * cos - b * sin);
       key[turning.second_of(pair)] = from_float<T>(a * sin + b * cos);

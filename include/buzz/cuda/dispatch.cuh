@@ -8,24 +8,6 @@
 namespace buzz {
 namespace cuda {
 
-/// What a call's queries need on the device; the pointers are of the call's first sequence.
-template <class T>
-struct Work {
-  Tensor<const T> keys;    ///< [count, kv_heads, capacity, head_dim]
-  Tensor<const T> values;  ///< the same
-  double* scores;          ///< [count, kv_heads, capacity]
-  const float* angles;     ///< [count, max_chunk, turning.dims], Append's
-  const State* states;     ///< [count]
-  Turning turning;         ///< of the queries
-  LogitScale scale;        ///< of the logits
-  Fold fold;               ///< what a probability does to a score
-  Queries queries;         ///< of one KV head
-  /// Sizes of the above; count: sequences.
-  /// @{
-  int kv_heads, head_dim, capacity, max_chunk, count;
-  /// @}
-};
-
 /// Calls f with the packs of 16 bytes that each of 16 lanes reads of a row, as a compile-time constant; head_dim up to
 /// 256. Returns what f does.
 template <class T, class F>
@@ -41,45 +23,43 @@ auto with_packs(int head_dim, F&& f) {
 /// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim]. Errors: what
 /// the launches give. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
-typename Launcher::Result attend(const Work<T>& w, Tensor<const T> q, Tensor<T> out, const Partial& partial, float* lse,
-                                 typename Launcher::Stream stream) {
+typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tensor<T> out, const Partial& partial,
+                                 float* lse, typename Launcher::Stream stream) {
+  const int count = step.queries.count();
   const auto launch = [&](auto packs, auto queries) {
-    const Attend<T, packs(), queries()> kernel{q,         w.keys,     w.values,   out,        lse,
-                                               partial,   w.angles,   w.states,   w.turning,  w.scale,
-                                               w.queries, w.kv_heads, w.head_dim, w.capacity, w.max_chunk};
-    const int tiles = (w.queries.count() - 1) / queries() + 1;
-    return Launcher::launch(kernel, {partial.splits * tiles, w.kv_heads, w.count}, stream);
+    const Attend<T, packs(), queries()> kernel{step, q, out, lse, partial};
+    const int tiles = (count - 1) / queries() + 1;
+    return Launcher::launch(kernel, {partial.splits * tiles, step.kv_heads, step.count}, stream);
   };
-  const typename Launcher::Result result = with_packs<T>(w.head_dim, [&](auto packs) {
+  const typename Launcher::Result result = with_packs<T>(step.head_dim, [&](auto packs) {
     constexpr int most = packs() * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
-    if (w.queries.count() == 1) return launch(packs, std::integral_constant<int, 1>());
-    if (w.queries.count() <= 4) return launch(packs, std::integral_constant<int, 4>());
+    if (count == 1) return launch(packs, std::integral_constant<int, 1>());
+    if (count <= 4) return launch(packs, std::integral_constant<int, 4>());
     return launch(packs, std::integral_constant<int, most>());
   });
   if (result != Launcher::success) return result;
-  const Merge<T> merge{out, lse, partial, w.scores, w.states, w.fold, w.queries, w.kv_heads, w.head_dim, w.capacity};
-  return Launcher::launch(merge, {merge.output_blocks() + merge.mass_blocks(), w.kv_heads, w.count}, stream);
+  const Merge<T> merge{step, out, lse, partial};
+  return Launcher::launch(merge, {merge.output_blocks() + merge.mass_blocks(), step.kv_heads, step.count}, stream);
 }
 
 /// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads]; q as there. Errors: what
 /// the launch gives. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
-typename Launcher::Result observe(const Work<T>& w, Tensor<const T> q, const float* lse,
+typename Launcher::Result observe(const StepOf<T>& step, Tensor<const T> q, const float* lse,
                                   typename Launcher::Stream stream) {
-  return with_packs<T>(w.head_dim, [&](auto packs) {
-    const Observe<T, packs()> kernel{q,       w.keys, lse,       w.scores,   w.angles,   w.states,   w.turning,
-                                     w.scale, w.fold, w.queries, w.kv_heads, w.head_dim, w.capacity, w.max_chunk};
-    return Launcher::launch(kernel, {(w.capacity - 1) / kernel.rows_at_once + 1, w.kv_heads, w.count}, stream);
+  return with_packs<T>(step.head_dim, [&](auto packs) {
+    const Observe<T, packs()> kernel{step, q, lse};
+    return Launcher::launch(kernel, {(step.capacity - 1) / kernel.rows_at_once + 1, step.kv_heads, step.count}, stream);
   });
 }
 
 /// Adds given probabilities, [count, query_heads, tokens, rows]. Errors: what the launch gives. O(tokens * query_heads
 /// * rows).
-template <class Launcher, class T>
-typename Launcher::Result observe(const Work<T>& w, Tensor<const float> probabilities,
+template <class Launcher>
+typename Launcher::Result observe(const Step& step, Tensor<const float> probabilities,
                                   typename Launcher::Stream stream) {
-  const ObserveGiven kernel{probabilities, w.scores, w.states, w.fold, w.queries, w.kv_heads, w.capacity};
-  return Launcher::launch(kernel, {(w.capacity - 1) / kernel.threads + 1, w.kv_heads, w.count}, stream);
+  const ObserveGiven kernel{step, probabilities};
+  return Launcher::launch(kernel, {(step.capacity - 1) / kernel.threads + 1, step.kv_heads, step.count}, stream);
 }
 
 }  // namespace cuda

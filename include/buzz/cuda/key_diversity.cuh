@@ -3,15 +3,15 @@
 #include <cmath>
 
 #include "buzz/cuda/block.cuh"
-#include "buzz/cuda/lengths.cuh"
-#include "buzz/cuda/score.cuh"
+#include "buzz/cuda/step.cuh"
+#include "buzz/score/kinds.h"
 
 namespace buzz {
 namespace cuda {
 
 /// How unlike the mean of its head's keys each middle row's key is, as buzz::KeyDiversity on the host: sums in double.
 /// Does nothing where no eviction is due. A block a KV head: grid (1, kv_heads, sequences). O(rows * head_dim).
-template <class T, class Rule>
+template <class T>
 struct KeyDiversity {
   static constexpr int threads = 256;             ///< of a block
   static constexpr int lanes = 16;                ///< threads that read a row
@@ -28,28 +28,21 @@ struct KeyDiversity {
     double sums[2];  ///< of a row: its squares, and its dot with the mean or its squared distance from it
   };
 
-  Tensor<const T> keys;      ///< [sequences, kv_heads, capacity, head_dim], as stored
-  double* worth;             ///< [sequences, kv_heads, capacity]; the middle rows' are written
-  double* norms;             ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
-  const State* states;       ///< [sequences]
+  StepOf<T> step;            ///< keys as stored; read
   DiversityOptions options;  ///< how keys are compared, and with which
-  Protect protect;           ///< sink and window
-  Rule rule;                 ///< says whether an eviction is due
-  /// Sizes of the above.
-  /// @{
-  int kv_heads, head_dim, capacity;
-  /// @}
+  double* worth = nullptr;   ///< [count, kv_heads, capacity]; the middle rows' are written
+  double* norms = nullptr;   ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int head = block.y(), s = block.z();
-    const Lengths now = states[s].now;
-    const Regions r = now.regions(protect);
-    if (!rule.due(r.middle())) return;
+    const Lengths now = step.states[s].now;
+    const Regions r = now.regions(step.protect);
+    if (!step.rule.due(r.middle())) return;
     const bool all = options.mean_over == MeanOver::all;
     const int first = all ? 0 : r.sink, end = all ? now.rows : r.sink + r.middle();
-    const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity;
+    const long long at = step.begin(s, head);
     typename Block::template Private<Lane> lane(block);
 
     if (options.unlike == Unlike::direction) {
@@ -83,19 +76,19 @@ struct KeyDiversity {
   BUZZ_DEVICE void mean_key(Block& block, Shared& shared, int s, int head, int first, int end,
                             const double* norm) const {
     // As many threads a dimension as there are, each with rows of its own.
-    const int width = head_dim < threads ? head_dim : threads, stride = threads / width;
-    for (int d = 0; d < head_dim; d += width) {
+    const int width = step.head_dim < threads ? step.head_dim : threads, stride = threads / width;
+    for (int d = 0; d < step.head_dim; d += width) {
       block.phase([&](int t) {
         double sum = 0;
-        if (t < stride * width && d + t % width < head_dim)
+        if (t < stride * width && d + t % width < step.head_dim)
           for (int row = first + t / width; row < end; row += stride) {
-            const double x = static_cast<double>(to_float(keys.row(s, head, row)[d + t % width]));
+            const double x = static_cast<double>(to_float(step.keys.row(s, head, row)[d + t % width]));
             sum += options.unlike == Unlike::direction ? norm[row] * x : x;
           }
         shared.part[t] = sum;
       });
       block.phase([&](int t) {
-        if (t >= width || d + t >= head_dim) return;
+        if (t >= width || d + t >= step.head_dim) return;
         double sum = 0;
         for (int i = 0; i < stride; ++i) sum += shared.part[i * width + t];
         shared.mean[d + t] = sum / (end - first);
@@ -104,15 +97,15 @@ struct KeyDiversity {
     block.phase([&](int t) {
       if (t != 0) return;
       shared.squares = 0;
-      for (int d = 0; d < head_dim; ++d) shared.squares += shared.mean[d] * shared.mean[d];
+      for (int d = 0; d < step.head_dim; ++d) shared.squares += shared.mean[d] * shared.mean[d];
     });
   }
 
   BUZZ_DEVICE void measure(Lane& l, const Shared& shared, int lane, int s, int head, int row, int end) const {
     l.sums[0] = l.sums[1] = 0;
     if (row >= end) return;
-    const T* key = keys.row(s, head, row);
-    for (int d = lane; d < head_dim; d += lanes) {
+    const T* key = step.keys.row(s, head, row);
+    for (int d = lane; d < step.head_dim; d += lanes) {
       const double x = static_cast<double>(to_float(key[d])), mean = shared.mean[d];
       l.sums[0] += x * x;
       l.sums[1] += options.unlike == Unlike::distance ? (x - mean) * (x - mean) : x * mean;

@@ -22,16 +22,6 @@ BUZZ_HOST_DEVICE constexpr Lengths appended(Lengths l, int tokens) {
   return l;
 }
 
-/// After an eviction by a rule (rules.cuh), where one is due; else as they are.
-template <class Rule>
-BUZZ_HOST_DEVICE constexpr Lengths evicted(Lengths l, const Protect& protect, const Rule& rule) {
-  const Regions r = l.regions(protect);
-  if (!rule.due(r.middle())) return l;
-  l.hive = rule.left(r.hive, r.fresh);
-  l.rows = r.sink + l.hive + r.window;
-  return l;
-}
-
 /// A sequence's lengths on the device, so that a captured graph can be replayed: kernels read them there. Append reads
 /// `then` and writes `now`; all others read `now`, and the last of a step, the compaction, writes `then`. So no kernel
 /// reads what it writes, and no kernel is needed for it alone.

@@ -18,22 +18,15 @@ struct Merge {
     float inverse[threads];  ///< 1 / the sum of exp(logit - top)
   };
 
-  Tensor<T> out;                  ///< [sequences, tokens, query_heads, head_dim], written where there are splits
-  float* lse = nullptr;           ///< [sequences, tokens, query_heads], written likewise; null: not wanted
-  Partial partial;                ///< Attend's
-  double* scores = nullptr;       ///< [sequences, kv_heads, capacity], added to where there are logits
-  const State* states = nullptr;  ///< [sequences]
-  Fold fold;                      ///< what a probability does to a score
-  Queries call;                   ///< of one KV head
-  /// Sizes of the above.
-  /// @{
-  int kv_heads, head_dim, capacity;
-  /// @}
+  Step step;             ///< scores are added to where there are logits
+  Tensor<T> out;         ///< [count, tokens, query_heads, head_dim], written where there are splits
+  float* lse = nullptr;  ///< [count, tokens, query_heads], written likewise; null: not wanted
+  Partial partial;       ///< Attend's
 
   /// Blocks that merge outputs, and those that add to scores; of a KV head.
   /// @{
-  BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : call.count(); }
-  BUZZ_HOST_DEVICE int mass_blocks() const { return partial.logits == nullptr ? 0 : (capacity - 1) / threads + 1; }
+  BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : step.queries.count(); }
+  BUZZ_HOST_DEVICE int mass_blocks() const { return partial.logits == nullptr ? 0 : (step.capacity - 1) / threads + 1; }
   /// @}
 
   /// One block's work; see block.cuh.
@@ -42,18 +35,14 @@ struct Merge {
     const int x = block.x() - output_blocks(), head = block.y(), s = block.z();
     if (x < 0)
       block.alone([&](int t) { write(t, s, head, block.x()); });
-    else if (x * threads < states[s].now.rows)
-      add_mass(block, shared, x * threads, s, head, states[s].now.rows);
+    else if (x * threads < step.states[s].now.rows)
+      add_mass(block, shared, x * threads, s, head, step.states[s].now.rows);
   }
 
  private:
-  BUZZ_DEVICE long long at(int s, int head, int i) const {
-    return partial.row(s, kv_heads * call.group, call.head(head, i), call.tokens, call.token(i));
-  }
-
   /// The largest logit of query row i, and the sum of its exponentials.
   BUZZ_DEVICE void total(int s, int head, int i, float* top, float* sum) const {
-    const long long begin = at(s, head, i) * partial.splits;
+    const long long begin = step.query_at(s, head, i) * partial.splits;
     *top = lowest;
     *sum = 0;
     for (int p = 0; p < partial.splits; ++p)
@@ -68,15 +57,14 @@ struct Merge {
   BUZZ_DEVICE void write(int t, int s, int head, int i) const {
     float top, sum;
     total(s, head, i, &top, &sum);
-    const long long begin = at(s, head, i) * partial.splits;
-    for (int d = t; d < head_dim; d += threads) {
+    const long long begin = step.query_at(s, head, i) * partial.splits;
+    for (int d = t; d < step.head_dim; d += threads) {
       float x = 0;
-      for (int p = 0; p < partial.splits; ++p) x += weight(begin + p, top) * partial.out[(begin + p) * head_dim + d];
-      out.row(s, call.token(i), call.head(head, i))[d] = from_float<T>(x / sum);
+      for (int p = 0; p < partial.splits; ++p)
+        x += weight(begin + p, top) * partial.out[(begin + p) * step.head_dim + d];
+      out.row(s, step.queries.token(i), step.queries.head(head, i))[d] = from_float<T>(x / sum);
     }
-    if (t == 0 && lse != nullptr)
-      lse[(static_cast<long long>(s) * call.tokens + call.token(i)) * kv_heads * call.group + call.head(head, i)] =
-          top + ::logf(sum);
+    if (t == 0 && lse != nullptr) lse[step.lse_at(s, head, i)] = top + ::logf(sum);
   }
 
   template <class Block>
@@ -86,13 +74,13 @@ struct Merge {
       float sum;
     };
     typename Block::template Private<Row> row(block);
-    double* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    double* its = step.scores + step.begin(s, head);
     block.alone([&](int t) {
       if (begin + t < rows) row[t].score = its[begin + t];
       row[t].sum = 0;
     });
-    for (int first = 0; first < call.count(); first += threads) {
-      const int here = call.count() - first < threads ? call.count() - first : threads;
+    for (int first = 0; first < step.queries.count(); first += threads) {
+      const int here = step.queries.count() - first < threads ? step.queries.count() - first : threads;
       block.phase([&](int t) {
         if (t >= here) return;
         float sum;
@@ -104,10 +92,12 @@ struct Merge {
         Row& r = row[t];
         for (int i = first; i < first + here; ++i) {
           const float inverse = shared.inverse[i - first];
-          if (begin + t < call.seen(i, rows) && is_finite(inverse))
-            r.sum += ::expf(partial.logits[at(s, head, i) * capacity + begin + t] - shared.top[i - first]) * inverse;
-          if ((i + 1) % call.group != 0) continue;
-          r.score = fold(r.score, r.sum, call.token(i) == 0);
+          if (begin + t < step.queries.seen(i, rows) && is_finite(inverse))
+            r.sum +=
+                ::expf(partial.logits[step.query_at(s, head, i) * step.capacity + begin + t] - shared.top[i - first]) *
+                inverse;
+          if ((i + 1) % step.queries.group != 0) continue;
+          r.score = step.fold(r.score, r.sum, step.queries.token(i) == 0);
           r.sum = 0;
         }
       });

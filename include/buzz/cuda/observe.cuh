@@ -13,32 +13,25 @@ struct ObserveGiven {
   /// None.
   struct Shared {};
 
-  Tensor<const float> probabilities;  ///< [sequences, query_heads, tokens, rows]
-  double* scores;                     ///< [sequences, kv_heads, capacity], added to
-  const State* states;                ///< [sequences]
-  Fold fold;                          ///< what a probability does to a score
-  Queries call;                       ///< of one KV head
-  /// Sizes of the above.
-  /// @{
-  int kv_heads, capacity;
-  /// @}
+  Step step;                          ///< scores are added to
+  Tensor<const float> probabilities;  ///< [count, query_heads, tokens, rows]
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
-    const int head = block.y(), s = block.z(), rows = states[s].now.rows;
+    const int head = block.y(), s = block.z(), rows = step.states[s].now.rows;
     block.alone([&](int t) {
       const int row = block.x() * threads + t;
       if (row >= rows) return;
-      double& score = scores[(static_cast<long long>(s) * kv_heads + head) * capacity + row];
+      double& score = step.scores[step.begin(s, head) + row];
       float sum = 0;
-      for (int i = 0; i < call.count(); ++i) {
-        if (row < call.seen(i, rows)) {
-          const float p = probabilities.row(s, call.head(head, i), call.token(i))[row];
+      for (int i = 0; i < step.queries.count(); ++i) {
+        if (row < step.queries.seen(i, rows)) {
+          const float p = probabilities.row(s, step.queries.head(head, i), step.queries.token(i))[row];
           if (is_finite(p)) sum += p;
         }
-        if ((i + 1) % call.group != 0) continue;
-        score = fold(score, sum, call.token(i) == 0);
+        if ((i + 1) % step.queries.group != 0) continue;
+        score = step.fold(score, sum, step.queries.token(i) == 0);
         sum = 0;
       }
     });
@@ -69,27 +62,16 @@ struct Observe {
     float logits[unroll * queries];  ///< of the rows
   };
 
-  Tensor<const T> q;     ///< [sequences, tokens, query_heads, head_dim], unrotated
-  Tensor<const T> keys;  ///< [sequences, kv_heads, capacity, head_dim]
-  const float* lse;      ///< [sequences, tokens, query_heads]
-  double* scores;        ///< [sequences, kv_heads, capacity], added to
-  const float* angles;   ///< [sequences, max_chunk, turning.dims], Append's
-  const State* states;   ///< [sequences]
-  Turning turning;       ///< of the queries
-  LogitScale scale;      ///< of the logits, as lse has it
-  Fold fold;             ///< what a probability does to a score
-  Queries call;          ///< of one KV head
-  /// Sizes of the above.
-  /// @{
-  int kv_heads, head_dim, capacity, max_chunk;
-  /// @}
+  StepOf<T> step;              ///< scores are added to; `scale` as lse has it
+  Tensor<const T> q;           ///< [count, tokens, query_heads, head_dim], unrotated
+  const float* lse = nullptr;  ///< [count, tokens, query_heads]
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
-    const int head = block.y(), s = block.z(), rows = states[s].now.rows, begin = block.x() * rows_at_once;
+    const int head = block.y(), s = block.z(), rows = step.states[s].now.rows, begin = block.x() * rows_at_once;
     if (begin >= rows) return;
-    double* its = scores + (static_cast<long long>(s) * kv_heads + head) * capacity;
+    double* its = step.scores + step.begin(s, head);
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) {
       Lane& l = lane[t];
@@ -98,12 +80,12 @@ struct Observe {
         l.sum[u] = 0;
         l.score[u] = row < rows ? its[row] : 0;
         for (int p = 0; p < packs; ++p)
-          if (row < rows && element(t % lanes, p) < head_dim)
-            l.keys[u][p] = *reinterpret_cast<const Pack<T>*>(keys.row(s, head, row) + element(t % lanes, p));
+          if (row < rows && element(t % lanes, p) < step.head_dim)
+            l.keys[u][p] = *reinterpret_cast<const Pack<T>*>(step.keys.row(s, head, row) + element(t % lanes, p));
       }
     });
-    for (int first = 0; first < call.count(); first += queries) {
-      const int here = call.count() - first < queries ? call.count() - first : queries;
+    for (int first = 0; first < step.queries.count(); first += queries) {
+      const int here = step.queries.count() - first < queries ? step.queries.count() - first : queries;
       block.phase([&](int t) { load(shared, t, s, head, first, here, rows); });
       block.phase([&](int t) { dots(lane[t], shared, t % lanes, begin + t / lanes, rows); });
       block.template add_lanes<lanes>(lane, &Lane::logits);
@@ -123,11 +105,12 @@ struct Observe {
 
   BUZZ_DEVICE void load(Shared& shared, int t, int s, int head, int first, int here, int rows) const {
     for (int i = 0; i < here; ++i) {
-      const int token = call.token(first + i);
-      const T* row = q.row(s, token, call.head(head, first + i));
-      const float* turn = angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
-      const float sharpness = scale.of(call.seen(first + i, rows));
-      for (int d = t; d < head_dim; d += threads) shared.query[i][d] = sharpness * turning.turned(row, turn, d);
+      const int token = step.queries.token(first + i);
+      const T* row = q.row(s, token, step.queries.head(head, first + i));
+      const float* turn = step.angles_of(s, token);
+      const float sharpness = step.scale.of(step.queries.seen(first + i, rows));
+      for (int d = t; d < step.head_dim; d += threads)
+        shared.query[i][d] = sharpness * step.turning.turned(row, turn, d);
     }
   }
 
@@ -140,7 +123,7 @@ struct Observe {
       if (row + u * groups >= rows) continue;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (element(lane, p) >= head_dim) continue;
+        if (element(lane, p) >= step.head_dim) continue;
         BUZZ_UNROLL
         for (int e = 0; e < Pack<T>::size; ++e)
           logit += shared.query[i][element(lane, p) + e] * to_float(l.keys[u][p].values[e]);
@@ -152,15 +135,14 @@ struct Observe {
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
       if (i >= here) continue;
-      const int token = call.token(first + i);
-      const float norm =
-          lse[(static_cast<long long>(s) * call.tokens + token) * kv_heads * call.group + call.head(head, first + i)];
+      const int token = step.queries.token(first + i);
+      const float norm = lse[step.lse_at(s, head, first + i)];
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < call.seen(first + i, rows) && is_finite(norm) && is_finite(p)) l.sum[u] += p;
-        if ((first + i + 1) % call.group != 0) continue;
-        l.score[u] = fold(l.score[u], l.sum[u], token == 0);
+        if (row + u * groups < step.queries.seen(first + i, rows) && is_finite(norm) && is_finite(p)) l.sum[u] += p;
+        if ((first + i + 1) % step.queries.group != 0) continue;
+        l.score[u] = step.fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;
       }
     }

@@ -9,24 +9,25 @@
 namespace buzz {
 namespace cuda {
 
-/// How what a query gives to a row becomes part of the row's score, as buzz::Mass does on the host, in double too.
+/// How what a query gives to a row becomes part of the row's score, as buzz::AttentionSum does on the host, in double
+/// too.
 struct Fold {
-  MassKind kind = MassKind::accumulated;  ///< of mean the sum alone, which Select divides
-  float decay = 1;                        ///< of MassKind::decayed alone
+  AttentionKind kind = AttentionKind::accumulated;  ///< of mean the sum alone, which Select divides
+  float decay = 1;                                  ///< of AttentionKind::decayed alone
 
   /// A row's score after one query's column sum; first: it is the first of a call.
   BUZZ_DEVICE double operator()(double score, float given, bool first) const {
     const double sum = static_cast<double>(given);
-    if (kind == MassKind::newest || (kind == MassKind::latest && first)) return sum;
-    if (kind == MassKind::largest) return score < sum ? sum : score;
-    return kind == MassKind::decayed ? static_cast<double>(decay) * score + sum : score + sum;
+    if (kind == AttentionKind::newest || (kind == AttentionKind::latest && first)) return sum;
+    if (kind == AttentionKind::largest) return score < sum ? sum : score;
+    return kind == AttentionKind::decayed ? static_cast<double>(decay) * score + sum : score + sum;
   }
 };
 
 /// Query rows of one KV head, in the order of the scores: those of a token's group side by side.
 struct Queries {
-  int tokens;  ///< of the call
-  int group;   ///< query heads a KV head
+  int tokens = 1;  ///< of the call
+  int group = 1;   ///< query heads a KV head
 
   BUZZ_HOST_DEVICE int count() const { return tokens * group; }  ///< rows
   BUZZ_HOST_DEVICE int token(int i) const { return i / group; }  ///< of row i

@@ -1,56 +1,45 @@
 #pragma once
 
-#include "buzz/cuda/lengths.cuh"
-#include "buzz/cuda/rules.cuh"
-#include "buzz/cuda/score.cuh"
+#include "buzz/cuda/step.cuh"
 
 namespace buzz {
 namespace cuda {
 
 /// Chooses the rows that an eviction keeps; does nothing where none is due. A block a list of a sequence: grid (1,
 /// lists, sequences), one list a KV head, or one for all heads, to which a row is worth the sum of what it is worth to
-/// each (buzz::Shared). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
-template <class Rule>
+/// each (Sharing::layer). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
 struct Select {
   static constexpr int threads = 256;  ///< of a block
   /// A block's.
   struct Shared {
-    typename Rule::Shared rule;  ///< of its passes
+    Rule::Shared rule;  ///< of its passes
   };
 
-  const double* scores;           ///< [sequences, kv_heads, capacity]; null: all rows are worth the same
-  const std::int32_t* positions;  ///< the same, for `mean` and `fade`
-  bool mean;                      ///< a score counts by the number of tokens since the row's own
-  float fade;                     ///< what a score loses with each token (buzz::Fading)
-  std::int32_t* kept;             ///< [sequences, lists, capacity], to write, ascending
-  double* worth;                  ///< [2, sequences, lists, capacity], room
-  std::int32_t* picks;            ///< [2, sequences, lists, capacity], room
-  const State* states;            ///< [sequences]
-  Protect protect;                ///< sink and window
-  Rule rule;                      ///< which rows between them stay
-  /// Sizes of the above; lists: kv_heads, or 1 that all heads share.
-  /// @{
-  int kv_heads, lists, capacity, sequences;
-  /// @}
+  Step step;                       ///< `kept` is written
+  const double* scores = nullptr;  ///< [count, kv_heads, capacity]; null: all rows are worth the same
+  float fade = 0;                  ///< what a row loses with each token of its age
+  double* worth = nullptr;         ///< [2, sequences, lists, capacity], room
+  std::int32_t* picks = nullptr;   ///< [2, sequences, lists, capacity], room
+  int sequences = 1;               ///< of the cache
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int list = block.y(), s = block.z();
-    const Lengths now = states[s].now;
-    const Regions r = now.regions(protect);
-    if (!rule.due(r.middle())) return;
-    const long long begin = (static_cast<long long>(s) * lists + list) * capacity;
-    const long long other = static_cast<long long>(sequences) * lists * capacity;
-    std::int32_t *out = kept + begin, *chosen = picks + begin, *last = chosen;
+    const Lengths now = step.states[s].now;
+    const Regions r = now.regions(step.protect);
+    if (!step.rule.due(r.middle())) return;
+    const long long begin = step.begin_of_list(s, list);
+    const long long other = step.begin_of_list(sequences, 0);
+    std::int32_t *out = step.kept + begin, *chosen = picks + begin, *last = chosen;
     double *its = worth + begin, *next = its + other;
 
     block.phase([&](int t) {
       for (int i = t; i < r.middle(); i += threads) its[i] = value(s, list, r.sink + i, now.next);
     });
-    rule.template pass<threads>(block, shared.rule, its, r.hive, r.fresh, chosen);
-    int count = rule.once(r.hive, r.fresh);
-    while (rule.again(count)) {  // over what the last pass left
+    step.rule.pass<threads>(block, shared.rule, its, r.hive, r.fresh, chosen);
+    int count = step.rule.once(r.hive, r.fresh);
+    while (step.rule.again(count)) {  // over what the last pass left
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) next[i] = its[last[i]];
       });
@@ -58,8 +47,8 @@ struct Select {
       its = next;
       next = swap;
       last = picks + begin + other;
-      rule.template pass<threads>(block, shared.rule, its, count, 0, last);
-      count = rule.once(count, 0);
+      step.rule.pass<threads>(block, shared.rule, its, count, 0, last);
+      count = step.rule.once(count, 0);
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) out[i] = chosen[last[i]];
       });
@@ -77,16 +66,17 @@ struct Select {
  private:
   BUZZ_DEVICE double value(int s, int list, int row, int next) const {
     if (scores == nullptr) return 0;
-    if (lists == kv_heads) return of_head(s, list, row, next);
+    if (step.lists == step.kv_heads) return of_head(s, list, row, next);
     double sum = 0;
-    for (int h = 0; h < kv_heads; ++h) sum += of_head(s, h, row, next);
+    for (int h = 0; h < step.kv_heads; ++h) sum += of_head(s, h, row, next);
     return sum;
   }
   BUZZ_DEVICE double of_head(int s, int head, int row, int next) const {
-    const long long at = (static_cast<long long>(s) * kv_heads + head) * capacity + row;
-    if (mean) return scores[at] / static_cast<double>(next - positions[at]);
-    return fade == 0 ? scores[at]
-                     : scores[at] - static_cast<double>(fade) * static_cast<double>(next - 1 - positions[at]);
+    const long long at = step.begin(s, head) + row;
+    double x = scores[at];
+    if (step.fold.kind == AttentionKind::mean) x /= static_cast<double>(next - step.positions[at]);
+    if (fade != 0) x -= static_cast<double>(fade) * static_cast<double>(next - 1 - step.positions[at]);
+    return x;
   }
 };
 

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "buzz/cuda/block.cuh"
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/thin.h"
+
+namespace buzz {
+namespace cuda {
+
+/// Whole numbers in the order of beats(): NaN is the least, and the two zeros are equal.
+BUZZ_DEVICE inline std::uint64_t order(double x) {
+  if (is_nan(x)) return 0;
+  if (x == 0) x = 0.;
+  std::uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  return (bits & sign) != 0 ? ~bits : bits | sign;
+}
+
+/// Which rows of a middle stay, and when: a selection (select/selection.h) as kernels take it, and equal to it. All but
+/// pass() is about numbers of rows, for the host too; pass() runs in a block.
+struct Rule {
+  /// chunks: the beehive's passes (BUZZ, arXiv 2410.23079, section 3.2), as buzz::Segments. heaviest: the best of all,
+  /// ties to the lowest row, as buzz::TopK; of `heavy` 0 it is buzz::Nothing, and where never due buzz::Everything.
+  enum class Kind { chunks, heaviest };
+  static constexpr int never = 2147483647;  ///< a threshold that no middle exceeds
+
+  Kind kind = Kind::heaviest;  ///< which of the two
+  int threshold = never;       ///< rows of the middle that make an eviction due when exceeded
+  int heavy = 0;               ///< most rows that an eviction leaves, up to the threshold; of Kind::heaviest
+  Thin thin;                   ///< the sizes of the passes, of the same threshold; of Kind::chunks
+
+  static constexpr int bits = 4;            ///< of a round of the radix select
+  static constexpr int bins = 1 << bits;    ///< values of so many bits
+  static constexpr int most_threads = 256;  ///< most of a block
+  /// Shared memory of pass().
+  struct Shared {
+    int count[bins];      ///< rows by the round's bits
+    int a[most_threads];  ///< scan()'s
+    int b[most_threads];  ///< scan()'s
+  };
+
+  /// Is an eviction due, with so many rows in the middle?
+  BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
+  /// Is another pass due, with so many rows left by the last?
+  BUZZ_HOST_DEVICE constexpr bool again(int middle) const { return kind == Kind::chunks && thin.again(middle); }
+  /// Rows that one pass leaves.
+  BUZZ_HOST_DEVICE constexpr int once(int hive, int fresh) const {
+    if (kind == Kind::chunks) return thin.once(hive, fresh);
+    return hive + fresh < heavy ? hive + fresh : heavy;
+  }
+  /// Rows that an eviction leaves, all its passes. O(log rows).
+  BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const {
+    return kind == Kind::chunks ? thin.left(hive, fresh) : once(hive, fresh);
+  }
+  /// How many rows that an eviction leaves, from the first, have scores that are never read again: those become 0, and
+  /// the sink's; -1: none do. O(log rows).
+  BUZZ_HOST_DEVICE constexpr int forgotten(int hive, int fresh) const {
+    if (kind != Kind::chunks) return -1;
+    int unread = thin.forgotten(hive), count = thin.once(hive, fresh);
+    for (; thin.again(count); count = thin.once(count, 0)) unread = thin.forgotten(count);
+    return unread;
+  }
+
+  /// One pass over worth [hive + fresh]: writes the once(hive, fresh) kept indices to out, ascending. O(rows /
+  /// threads); where more than one row of each chunk stays, O(rows * chunk / threads).
+  template <int threads, class Block>
+  BUZZ_DEVICE void pass(Block& block, Shared& shared, const double* worth, int hive, int fresh,
+                        std::int32_t* out) const {
+    if (kind == Kind::chunks)
+      pick_chunks<threads>(block, worth, hive, fresh, out);
+    else
+      pick_heaviest<threads>(block, shared, worth, hive + fresh, out);
+  }
+
+ private:
+  /// A thread a chunk, each of which is picked by the host's function.
+  template <int threads, class Block>
+  BUZZ_DEVICE void pick_chunks(Block& block, const double* worth, int hive, int fresh, std::int32_t* out) const {
+    const bool together = thin.hive == HiveRule::together;
+    const int rest = together ? 0 : hive, kept = together ? 0 : thin.hive_left(hive);
+    block.phase([&](int t) {
+      if (thin.hive == HiveRule::first)
+        for (int i = t; i < kept; i += threads) out[i] = i * thin.hive_stride;
+      if (thin.hive == HiveRule::heaviest) pick_all<threads>(t, worth, hive, thin.hive_chunk(), 0, out);
+      pick_all<threads>(t, worth + rest, hive + fresh - rest, thin.chunk, rest, out + kept);
+    });
+  }
+  template <int threads>
+  BUZZ_DEVICE void pick_all(int t, const double* worth, int count, long long chunk, int offset,
+                            std::int32_t* out) const {
+    for (int c = t; c < chunks(count, chunk); c += threads)
+      pick_chunk(worth, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
+  }
+
+  /// A radix select of the least weight that stays, four bits a round, then the rows of that weight from the first.
+  /// O(rows / threads), whatever the worths are.
+  template <int threads, class Block>
+  BUZZ_DEVICE void pick_heaviest(Block& block, Shared& shared, const double* worth, int count,
+                                 std::int32_t* out) const {
+    static_assert(threads <= most_threads, "a number a thread");
+    int wanted = once(count, 0);  // of the rows whose order begins with the digits of `least`
+    if (wanted == 0) return;
+    std::uint64_t least = 0, known = 0;
+    for (int shift = 64 - bits; shift >= 0; shift -= bits) {
+      block.phase([&](int t) {
+        if (t < bins) shared.count[t] = 0;
+      });
+      block.phase([&](int t) {
+        for (int i = t; i < count; i += threads) {
+          const std::uint64_t key = order(worth[i]);
+          if ((key & known) == least) block.add(&shared.count[(key >> shift) % bins], 1);
+        }
+      });
+      int digit = bins - 1;
+      for (; digit > 0 && shared.count[digit] < wanted; --digit) wanted -= shared.count[digit];
+      least |= static_cast<std::uint64_t>(digit) << shift;
+      known |= static_cast<std::uint64_t>(bins - 1) << shift;
+      block.phase([&](int) {});  // all have read the counts
+    }
+    // `wanted` of the rows equal to the least stay, the first ones. Each thread takes a stretch of rows.
+    const int stretch = (count - 1) / threads + 1;
+    const auto each = [&](int t, auto&& f) {
+      for (int i = t * stretch; i < count && i < (t + 1) * stretch; ++i) f(i, order(worth[i]));
+    };
+    block.phase([&](int t) {
+      int equal = 0;
+      each(t, [&](int, std::uint64_t key) { equal += key == least; });
+      shared.a[t] = equal;
+    });
+    scan<threads>(block, shared.a, shared.b);
+    typename Block::template Private<int> before(block);  // rows equal to the least in earlier stretches
+    block.phase([&](int t) {
+      before[t] = shared.a[t];
+      int kept = 0, equal = before[t];
+      each(t, [&](int, std::uint64_t key) { kept += key > least || (key == least && equal++ < wanted); });
+      shared.a[t] = kept;
+    });
+    scan<threads>(block, shared.a, shared.b);
+    block.phase([&](int t) {
+      int at = shared.a[t], equal = before[t];
+      each(t, [&](int i, std::uint64_t key) {
+        if (key > least || (key == least && equal++ < wanted)) out[at++] = i;
+      });
+    });
+  }
+};
+
+/// After an eviction, where one is due; else as they are.
+BUZZ_HOST_DEVICE constexpr Lengths evicted(Lengths l, const Protect& protect, const Rule& rule) {
+  const Regions r = l.regions(protect);
+  if (!rule.due(r.middle())) return l;
+  l.hive = rule.left(r.hive, r.fresh);
+  l.rows = r.sink + l.hive + r.window;
+  return l;
+}
+
+}  // namespace cuda
+}  // namespace buzz

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+
+#include "buzz/cuda/lengths.cuh"
+#include "buzz/cuda/rotate.cuh"
+#include "buzz/cuda/rule.cuh"
+#include "buzz/cuda/score.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// A step as all of its kernels take it: what the layer holds beside K and V, from the step's first sequence on, what
+/// the policy says, and the sizes.
+struct Step {
+  double* scores = nullptr;           ///< [count, kv_heads, capacity]
+  std::int32_t* positions = nullptr;  ///< the same
+  std::int32_t* kept = nullptr;  ///< [count, lists, capacity], the rows that an eviction keeps, ascending: Select's
+  float* angles = nullptr;       ///< [count, max_chunk, turning.dims], the call's rotations: Append's
+  State* states = nullptr;       ///< [count]
+  Turning turning;               ///< of keys and queries
+  LogitScale scale;              ///< of the logits
+  Fold fold;                     ///< what a probability does to a score
+  Queries queries;               ///< of one KV head
+  Protect protect;               ///< sink and window
+  Rule rule;                     ///< which rows between them stay, and when
+  /// Sizes of the above; lists: kv_heads, or 1 that all heads share; count: sequences.
+  /// @{
+  int kv_heads = 1, lists = 1, head_dim = 0, capacity = 0, max_chunk = 1, count = 1;
+  /// @}
+
+  /// Where a head's rows begin in scores and positions.
+  BUZZ_HOST_DEVICE long long begin(int s, int head) const {
+    return (static_cast<long long>(s) * kv_heads + head) * capacity;
+  }
+  /// Where a list begins in `kept`.
+  BUZZ_HOST_DEVICE long long begin_of_list(int s, int list) const {
+    return (static_cast<long long>(s) * lists + list) * capacity;
+  }
+  /// The rows that an eviction keeps of a head.
+  BUZZ_HOST_DEVICE const std::int32_t* kept_of(int s, int head) const {
+    return kept + begin_of_list(s, lists == 1 ? 0 : head);
+  }
+  /// A token's rotation: cosines, then sines.
+  BUZZ_HOST_DEVICE float* angles_of(int s, int token) const {
+    return angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
+  }
+  /// Where query row i of a KV head is in what is [count, query_heads, tokens].
+  BUZZ_HOST_DEVICE long long query_at(int s, int kv_head, int i) const {
+    const long long head = static_cast<long long>(s) * kv_heads * queries.group + queries.head(kv_head, i);
+    return head * queries.tokens + queries.token(i);
+  }
+  /// The same where it is [count, tokens, query_heads].
+  BUZZ_HOST_DEVICE long long lse_at(int s, int kv_head, int i) const {
+    const long long token = static_cast<long long>(s) * queries.tokens + queries.token(i);
+    return token * kv_heads * queries.group + queries.head(kv_head, i);
+  }
+};
+
+/// The same with K and V.
+template <class T>
+struct StepOf : Step {
+  Tensor<T> keys;    ///< [count, kv_heads, capacity, head_dim], rotated where there is a Rope
+  Tensor<T> values;  ///< the same
+};
+
+}  // namespace cuda
+}  // namespace buzz
