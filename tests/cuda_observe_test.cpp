@@ -38,12 +38,6 @@ struct Pair {
     o.lse_tolerance = 1e9;
     return o;
   }
-  /// The tests draw log-sum-exps that are no logits'.
-  static buzz::AttentionOptions any_lse() {
-    buzz::AttentionOptions o;
-    o.lse_tolerance = 1e9;
-    return o;
-  }
   void add(Random& random, int n, bool open) {
     const Floats k = draw(random, n * 2 * 64), v = draw(random, n * 2 * 64);
     host.append(buzz::view(k, n, 2, 64), buzz::view(v, n, 2, 64));

@@ -121,7 +121,10 @@ TEST(Layers, KeepWithinTheirOwnBounds) {
 TEST(MaxBytes, IsHeldToTheByte) {
   const std::size_t bytes = model().bytes();
   EXPECT_NO_THROW(Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes()));
-  EXPECT_EQ(refused([&] { Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes() - 1); }), "bytes");
+  EXPECT_EQ(refused([&] {
+              Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes() - 1);
+            }),
+            "bytes");
   EXPECT_EQ(refused([&] { Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), 1); }), "bytes");
   EXPECT_GT(bytes, Model(kShape, kLayers).bytes()) << "a rope's table of angles counts";
 }
