@@ -492,9 +492,9 @@ TEST(FullCache, RefusesMoreThanItsCapacity) {
 TEST(FullCache, IsToldFromWhatNoCacheOfThatSizeHolds) {
   const Values kv = values(36);
   const auto three = buzz::view(kv, 3, 2, 6);
-  buzz::Full::Options o;
+  typed::Full::Options o;
   o.capacity = 2;
-  Twins<BuzzCache<float, buzz::Full>> small_one(o);
+  Twins<BuzzCache<float, typed::Full>> small_one(o);
   small_one.expect_refused([&](auto& c) { c.append(three, three); }, "rows", "3", "2");
   Rope r{10000.0};
   r.max_position = 2;
@@ -513,12 +513,12 @@ TEST(FullCache, OfPinsTakesThemAgainOnceOthersAreGone) {
 }
 
 TEST(FullCache, OfALayerIsWhatTheModelSays) {
-  std::vector<buzz::Full::Options> layers(2);
+  std::vector<typed::Full::Options> layers(2);
   for (auto& o : layers) {
     o.capacity = 2;
     o.sink = 0;
   }
-  buzz::ModelCache<float, buzz::Full> model(kShape, layers);
+  typed::Model<float, typed::Full> model(kShape, layers);
   const Values kv = values(24);
   const auto two = buzz::view(kv, 2, 2, 6);
   for (int i : {0, 1}) model.layer(i).append(two, two);
@@ -527,7 +527,7 @@ TEST(FullCache, OfALayerIsWhatTheModelSays) {
   EXPECT_EQ(state(model.layer(1)), before);
   model.pin(0, 1);
   expect_refused<buzz::CacheFull>([&] { model.pin(2, 2); }, "pinned rows", "3", "0 to 2");
-  for (int i : {0, 1}) EXPECT_EQ(model.layer(i).policy().pins().ranges().size(), 1u);
+  for (int i : {0, 1}) EXPECT_EQ(model.layer(i).evictor().pins().ranges().size(), 1u);
 }
 
 // ---- Scores.

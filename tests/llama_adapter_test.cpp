@@ -345,9 +345,9 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
 
 TEST(LlamaEviction, SaysThatItIsFullBeforeAnythingIsDecoded) {
   Context context;
-  buzz::Full::Options options;
+  typed::Full::Options options;
   options.capacity = 7;
-  Eviction<buzz::Full> eviction(options, 5);
+  Eviction<typed::Full> eviction(options, 5);
   begin(eviction, context);
   eviction.decode(Batch{5});
   EXPECT_THROW(eviction.decode(Batch{3, 5}), buzz::CacheFull);

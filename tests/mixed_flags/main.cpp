@@ -48,9 +48,9 @@ int main() {
   const std::vector<Unit> units = {unit_plain(), unit_avx2(), unit_avx512()};
   for (const Unit& unit : units) std::printf("%s\n", unit.flags);
   for (std::size_t first = 0; first < units.size(); ++first) {
-    pass_around<buzz::BuzzCache<float>>(units, first);
-    pass_around<buzz::BuzzCache<Eigen::half>>(units, first);
-    pass_around<buzz::BuzzCache<std::int8_t>>(units, first);
+    pass_around<Bees<float>>(units, first);
+    pass_around<Bees<Eigen::half>>(units, first);
+    pass_around<Bees<std::int8_t>>(units, first);
     pass_around<Diverse>(units, first);
     pass_around<Recent>(units, first);
   }

@@ -98,6 +98,6 @@ Calls<Cache> calls() {
 
 Unit BUZZ_UNIT() {
   return {BUZZ_TEXT(BUZZ_ISA),
-          {calls<buzz::BuzzCache<float>>(), calls<buzz::BuzzCache<Eigen::half>>(),
-           calls<buzz::BuzzCache<std::int8_t>>(), calls<Diverse>(), calls<Recent>()}};
+          {calls<Bees<float>>(), calls<Bees<Eigen::half>>(), calls<Bees<std::int8_t>>(), calls<Diverse>(),
+           calls<Recent>()}};
 }

@@ -3,7 +3,7 @@
 #include <string>
 #include <tuple>
 
-#include "buzz.h"
+#include "../typed.h"
 
 /// What a translation unit does with caches, its own or another's: each is a call into code that was compiled with the
 /// unit's flags, as far as the linker has not taken another unit's for it.
@@ -20,14 +20,15 @@ struct Calls {
   void (*free)(Cache*);
 };
 
-using Diverse = buzz::BuzzCache<float, buzz::DiverseBeehive>;
-using Recent = buzz::BuzzCache<float, buzz::Policy<buzz::RecentMass, buzz::Segments>>;
+template <class T>
+using Bees = typed::Cache<T>;
+using Diverse = typed::Cache<float, typed::DiverseBeehive>;
+using Recent = typed::Cache<float, typed::Policy<typed::RecentMass, buzz::Segments>>;
 
 /// Every stored type that has packets, and every score that computes with them.
 struct Unit {
   const char* flags;
-  std::tuple<Calls<buzz::BuzzCache<float>>, Calls<buzz::BuzzCache<Eigen::half>>, Calls<buzz::BuzzCache<std::int8_t>>,
-             Calls<Diverse>, Calls<Recent>>
+  std::tuple<Calls<Bees<float>>, Calls<Bees<Eigen::half>>, Calls<Bees<std::int8_t>>, Calls<Diverse>, Calls<Recent>>
       calls;
 };
 

@@ -17,11 +17,11 @@ const buzz::Shape kShape{/*query_heads*/ 4, /*kv_heads*/ 2, /*head_dim*/ 6, /*ma
 
 template <class T>
 buzz::BuzzCache<T> empty() {
-  buzz::Options o;
+  buzz::BeehiveOptions o;
   o.sink = 2;
   o.window = 5;
   o.threshold = 11;
-  return buzz::BuzzCache<T>(kShape, o, buzz::Rope{10000.0});
+  return buzz::BuzzCache<T>(kShape, buzz::beehive(o), buzz::Rope{10000.0});
 }
 
 std::vector<float> numbers(int count, int from) {
