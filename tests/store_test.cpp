@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 namespace {
@@ -78,7 +77,7 @@ TEST(ConvertRow, RoundsToTheNearestHalf) {
   buzz::convert_row(from, 4, to);
   EXPECT_EQ(static_cast<float>(to[0]), 1);
   EXPECT_EQ(static_cast<float>(to[1]), 0.0999755859375f);
-  EXPECT_EQ(static_cast<float>(to[2]), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(static_cast<float>(to[2]), 65504) << "the largest";
   EXPECT_EQ(static_cast<float>(to[3]), -2048);
   float back[4];
   buzz::convert_row(to, 4, back);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "buzz/config.h"
 #include "buzz/eigen.h"
 
 namespace buzz {
@@ -120,6 +121,12 @@ EIGEN_ALWAYS_INLINE void lane_sums(const Packet* x, float* out) {
 #endif
 }
 
+/// The bits of a float.
+inline std::uint32_t float_to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
 /// The float that has these bits.
 inline float bits_to_float(std::uint32_t bits) {
   float value;
@@ -137,11 +144,47 @@ inline float to_float(Eigen::bfloat16 x) {
 inline float to_float(Eigen::half x) {
   // Not x.x, which is a number where the compiler has a type of its own for half.
   const std::uint32_t bits = Eigen::numext::bit_cast<std::uint16_t>(x), magnitude = bits & 0x7FFFu;
+#if BUZZ_FINITE_MATH || BUZZ_REASSOCIATES
+  // Programs linked with -ffast-math take subnormal floats for 0: here none is made. All ones where it is:
+  const std::uint32_t subnormal = 0u - ((magnitude - 0x0400u) >> 31), special = 0u - ((0x7BFFu - magnitude) >> 31);
+  const std::uint32_t exponent = 0x38000000u + (special & 0x38000000u) + (subnormal & 0x00800000u);
+  // With a leading one, a subnormal half is 2^-14 too large.
+  const std::uint32_t result =
+      float_to_bits(bits_to_float((magnitude << 13) + exponent) - bits_to_float(subnormal & 0x38800000u));
+#else
   // The exponent is rebased by a product, which subnormal numbers survive; infinity and NaN get theirs back after it.
   const float value = bits_to_float(magnitude << 13) * bits_to_float(0x77800000u);  // 2^112
-  std::uint32_t result;
-  std::memcpy(&result, &value, sizeof result);
-  return bits_to_float(result | (magnitude >= 0x7C00u ? 0x7F800000u : 0u) | (bits & 0x8000u) << 16);
+  const std::uint32_t result = float_to_bits(value) | (magnitude >= 0x7C00u ? 0x7F800000u : 0u);
+#endif
+  return bits_to_float(result | (bits & 0x8000u) << 16);
+}
+
+/// The bits of a float as T, rounded to nearest even; a number past T's largest becomes that, while infinity and NaN
+/// stay what they are. Without branches, as to_float().
+template <class T>
+inline std::uint16_t rounded_bits(float x);
+/// As half: 65504 is the largest.
+template <>
+inline std::uint16_t rounded_bits<Eigen::half>(float x) {
+  const std::uint32_t bits = float_to_bits(x), magnitude = bits & 0x7FFFFFFFu;
+  const std::uint32_t normal = (magnitude - 0x38000000u + 0x0FFFu + (magnitude >> 13 & 1u)) >> 13;
+  // Added to 0.5, a subnormal half is the last bits of the sum.
+  const std::uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3F000000u;
+  std::uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
+  result = magnitude > 0x477FE000u ? 0x7BFFu : result;
+  result = magnitude >= 0x7F800000u ? 0x7C00u : result;
+  result = magnitude > 0x7F800000u ? 0x7E00u : result;
+  return static_cast<std::uint16_t>(result | (bits >> 16 & 0x8000u));
+}
+/// As bfloat16: 3.39e38 is the largest.
+template <>
+inline std::uint16_t rounded_bits<Eigen::bfloat16>(float x) {
+  const std::uint32_t bits = float_to_bits(x), magnitude = bits & 0x7FFFFFFFu;
+  std::uint32_t result = (magnitude + 0x7FFFu + (magnitude >> 16 & 1u)) >> 16;
+  result = magnitude > 0x7F7F0000u ? 0x7F7Fu : result;
+  result = magnitude >= 0x7F800000u ? 0x7F80u : result;
+  result = magnitude > 0x7F800000u ? 0x7FC0u : result;
+  return static_cast<std::uint16_t>(result | (bits >> 16 & 0x8000u));
 }
 
 /// out[0..count) = in[0..count) as floats, exactly.
@@ -158,18 +201,57 @@ inline void convert(const T* in, std::ptrdiff_t count, float* out) {
   for (std::ptrdiff_t i = whole; i < count; ++i) out[i] = to_float(in[i]);
 }
 
-/// out[0..count) = in[0..count) as T, rounded to nearest even.
+/// As many of in[0..count), from the first, as fast code converts to T: whole blocks, or none where one of them is no
+/// number of T's, which takes rounded_bits().
+template <class T>
+inline std::ptrdiff_t convert_small(const float*, std::ptrdiff_t, T*) {
+  return 0;
+}
+#if defined(EIGEN_VECTORIZE_AVX) && defined(__F16C__)
+template <>
+inline std::ptrdiff_t convert_small(const float* in, std::ptrdiff_t count, Eigen::half* out) {
+  const __m128i magnitude = _mm_set1_epi16(0x7FFF);
+  __m128i largest = _mm_setzero_si128();
+  std::ptrdiff_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT);
+    largest = _mm_max_epi16(largest, _mm_and_si128(halves, magnitude));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i), halves);
+  }
+  return _mm_movemask_epi8(_mm_cmpgt_epi16(largest, _mm_set1_epi16(0x7BFF))) != 0 ? 0 : i;
+}
+#endif
+#if !BUZZ_FINITE_MATH  // else Eigen takes some NaN for 0
+template <>
+inline std::ptrdiff_t convert_small(const float* in, std::ptrdiff_t count, Eigen::bfloat16* out) {
+  constexpr int block = sizeof(std::uint64_t) / sizeof *out;
+  const std::ptrdiff_t whole = count - count % block;
+  Eigen::Map<Eigen::Array<Eigen::bfloat16, Eigen::Dynamic, 1>>(out, whole) =
+      Eigen::Map<const Eigen::ArrayXf>(in, whole).template cast<Eigen::bfloat16>();
+  std::uint64_t carries = 0;  // of exponents that are all ones
+  for (std::ptrdiff_t i = 0; i < whole; i += block) {
+    std::uint64_t four;
+    std::memcpy(&four, static_cast<const void*>(out + i), sizeof four);
+    carries |= (four & 0x7FFF7FFF7FFF7FFFu) + 0x0080008000800080u;
+  }
+  return (carries & 0x8000800080008000u) != 0 ? 0 : whole;
+}
+#endif
+
+/// out[0..count) = in[0..count) as T: see rounded_bits().
 template <class T>
 inline void convert_back(const float* in, std::ptrdiff_t count, T* out) {
-  std::ptrdiff_t i = 0;
-#if defined(EIGEN_VECTORIZE_AVX) && defined(__F16C__)
-  if constexpr (std::is_same<T, Eigen::half>::value)
-    for (; i + 8 <= count; i += 8)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
-                       _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-  Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(out + i, count - i) =
-      Eigen::Map<const Eigen::ArrayXf>(in + i, count - i).template cast<T>();
+  constexpr int block = 16;
+  std::ptrdiff_t i = convert_small(in, count, out);
+  std::uint16_t bits[block];
+  for (const std::ptrdiff_t whole = i + (count - i) / block * block; i < whole; i += block) {
+    for (int j = 0; j < block; ++j) bits[j] = rounded_bits<T>(in[i + j]);
+    std::memcpy(static_cast<void*>(out + i), bits, sizeof bits);
+  }
+  for (; i < count; ++i) {
+    bits[0] = rounded_bits<T>(in[i]);
+    std::memcpy(static_cast<void*>(out + i), bits, sizeof(T));
+  }
 }
 
 }  // namespace BUZZ_ISA

@@ -62,7 +62,8 @@ void require_scales(const char* name, const RowsView<T>& v) {
     }
 }
 
-/// A row, [count], as another type, rounded at most once.
+/// A row, [count], as another type, rounded at most once. A number past To's largest, 65504 for half, becomes that with
+/// its sign; infinity and NaN stay what they are.
 template <class From, class To>
 inline void convert_row(const From* from, int count, To* to) {
   if constexpr (std::is_same<To, From>::value)
@@ -118,7 +119,8 @@ inline float quantise_row(const float* from, int count, std::int8_t* to) {
     put_nan(&scale);
     return scale;
   }
-  scale = largest / 127;
+  constexpr float most = 0x1.020406p+121f;  // 127 times it is a float
+  scale = (std::min)(most, largest / 127);
   // A subnormal scale has too few bits to divide by; such a row is as good as zero.
   if (scale < (std::numeric_limits<float>::min)()) {
     std::fill_n(to, count, std::int8_t{0});

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
-#include "buzz/config.h"
+#include "buzz/finite.h"
 #include "buzz/view.h"
 
 #if defined(__CUDACC__)
@@ -35,26 +37,33 @@ __device__ inline float to_float(__nv_bfloat16 x) {
 #endif
 /// @}
 
-/// from_float() by type.
+/// from_float() by type, and T's largest number.
 template <class T>
 struct FromFloat {
-  static BUZZ_DEVICE T convert(float x) { return static_cast<T>(x); }  ///< rounds to nearest even
+  static BUZZ_DEVICE T convert(float x) { return static_cast<T>(x); }                    ///< rounds to nearest even
+  static BUZZ_DEVICE float most() { return to_float((std::numeric_limits<T>::max)()); }  ///< as a float
 };
 #if defined(__CUDACC__)
 /// As FromFloat.
 template <>
 struct FromFloat<__half> {
   static __device__ __half convert(float x) { return __float2half_rn(x); }  ///< rounds to nearest even
+  static __device__ float most() { return 65504; }                          ///< as a float
 };
 /// As FromFloat.
 template <>
 struct FromFloat<__nv_bfloat16> {
   static __device__ __nv_bfloat16 convert(float x) { return __float2bfloat16_rn(x); }  ///< rounds to nearest even
+  static __device__ float most() { return 0x1.FEp127f; }                               ///< as a float
 };
 #endif
-/// x as T, rounded to nearest even.
+/// x as T, rounded to nearest even; a number past T's largest becomes that, as buzz::convert_row() has it.
 template <class T>
 BUZZ_DEVICE inline T from_float(float x) {
+  if constexpr (!std::is_same<T, float>::value) {
+    const float most = FromFloat<T>::most();
+    if (is_finite(x) && ::fabsf(x) > most) x = x < 0 ? -most : most;
+  }
   return FromFloat<T>::convert(x);
 }
 
