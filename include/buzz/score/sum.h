@@ -27,7 +27,12 @@ inline void standardise(double* values, int count) {
 class Sum final : public Wrapped {
  public:
   /// Errors: both remember something.
-  Sum(AnyScore a, AnyScore b, float weight = 1) : Sum(remembers(b), std::move(a), std::move(b), weight) {}
+  Sum(AnyScore a, AnyScore b, float weight = 1)
+      : Wrapped(AnyScore()), weight_(weight), inner_is_first_(b->memories() == 0) {
+    inner_ = std::move(inner_is_first_ ? a : b);
+    other_ = std::move(inner_is_first_ ? b : a);
+    if (other_->memories() > 0) fail("score", "two that remember something", "one at most");
+  }
   Needs needs() const override { return inner_->needs() | other_->needs(); }
   void reserve(int kv_heads, int capacity) override {
     inner_->reserve(kv_heads, capacity);
@@ -56,22 +61,10 @@ class Sum final : public Wrapped {
   std::size_t bytes() const override { return inner_->bytes() + other_->bytes() + room_.size() * sizeof(double); }
 
  private:
-  /// The one that may remember is the wrapped one.
-  Sum(bool swapped, AnyScore a, AnyScore b, float weight)
-      : Wrapped(swapped ? std::move(b) : std::move(a)),
-        other_(swapped ? std::move(a) : std::move(b)),
-        weight_(weight),
-        inner_is_first_(!swapped) {
-    if (remembers(other_)) fail("score", "two that remember something", "one at most");
-  }
-  static bool remembers(const AnyScore& s) { return s->memories() > 0; }
-
   Score& first() { return inner_is_first_ ? *inner_ : *other_; }
   Score& second() { return inner_is_first_ ? *other_ : *inner_; }
-  const Score& first() const { return inner_is_first_ ? *inner_ : *other_; }
-  const Score& second() const { return inner_is_first_ ? *other_ : *inner_; }
 
-  AnyScore other_;  // remembers nothing
+  AnyScore other_;  // the one that may remember is the wrapped one
   float weight_;
   bool inner_is_first_;
   std::vector<double> room_;  // [capacity]
