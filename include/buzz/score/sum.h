@@ -56,8 +56,9 @@ class Sum final : public Wrapped {
   std::size_t bytes() const override { return inner_->bytes() + other_->bytes() + room_.size() * sizeof(double); }
 
  private:
-  /// The one that may remember is the wrapped one.
-  Sum(bool swapped, AnyScore a, AnyScore b, float weight)
+  /// The one that may remember is the wrapped one. By reference: as values they could be moved from before
+  /// remembers(b) is asked.
+  Sum(bool swapped, AnyScore&& a, AnyScore&& b, float weight)
       : Wrapped(swapped ? std::move(b) : std::move(a)),
         other_(swapped ? std::move(a) : std::move(b)),
         weight_(weight),
