@@ -1,3 +1,11 @@
 include(CMakeFindDependencyMacro)
-find_dependency(Eigen3 3.4)
+# 3.4 to 5; asked for 3.4, an installed 5 would say no.
+if(NOT TARGET Eigen3::Eigen)
+  find_dependency(Eigen3)
+  if(Eigen3_VERSION VERSION_LESS 3.4)
+    set(buzz_FOUND OFF)
+    set(buzz_NOT_FOUND_MESSAGE "buzz needs Eigen 3.4 to 5, but ${Eigen3_DIR} has ${Eigen3_VERSION}.")
+    return()
+  endif()
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/buzzTargets.cmake")

@@ -11,7 +11,7 @@ void rows(benchmark::internal::Benchmark* b) {
 
 template <class T>
 void attend(benchmark::State& state) {
-  bench::Decode<T, buzz::Full> decode(bench::grouped, static_cast<int>(state.range(0)));
+  bench::Decode<T> decode(bench::grouped, static_cast<int>(state.range(0)));
   for (auto _ : state) decode.attend();
 }
 BENCHMARK_TEMPLATE(attend, float)->Apply(rows);
@@ -21,7 +21,7 @@ BENCHMARK_TEMPLATE(attend, std::int8_t)->Apply(rows);
 
 template <class T>
 void attend_and_observe(benchmark::State& state) {
-  bench::Decode<T, buzz::Beehive> decode(bench::grouped, static_cast<int>(state.range(0)));
+  bench::Decode<T> decode(bench::grouped, static_cast<int>(state.range(0)), 1, bench::roomy_beehive);
   for (auto _ : state) decode.attend_and_observe();
 }
 BENCHMARK_TEMPLATE(attend_and_observe, float)->Apply(rows);
@@ -30,7 +30,7 @@ BENCHMARK_TEMPLATE(attend_and_observe, Eigen::bfloat16)->Apply(rows);
 
 template <class T>
 void plain_eigen(benchmark::State& state) {
-  const bench::Decode<T, buzz::Full> decode(bench::grouped, static_cast<int>(state.range(0)));
+  const bench::Decode<T> decode(bench::grouped, static_cast<int>(state.range(0)));
   std::vector<float> out(decode.q().size());
   for (auto _ : state) {
     bench::plain_attention<T>(decode.q().data(), decode.cache().keys(), decode.cache().values(),

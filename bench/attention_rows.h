@@ -12,14 +12,11 @@
 
 namespace bench {
 
-using buzz::Beehive;
-using buzz::Full;
-
 inline std::string at(const Layer& layer, int rows) { return layer.name() + ", " + std::to_string(rows) + " rows"; }
 
 /// A plain vectorised sum over the bytes of a cache's K and V.
-template <class T, class P>
-void sum_bytes(const buzz::BuzzCache<T, P>& cache) {
+template <class T>
+void sum_bytes(const buzz::BuzzCache<T>& cache) {
   for (const auto& rows : {cache.keys(), cache.values()})
     for (int h = 0; h < rows.shape(0); ++h) {
       const auto floats = static_cast<Eigen::Index>(count(1, rows.shape(1), rows.shape(2)) * sizeof(T) / sizeof(float));
@@ -30,7 +27,7 @@ void sum_bytes(const buzz::BuzzCache<T, P>& cache) {
 
 template <class T>
 void against_plain(const Layer& layer, int rows, double goal, const char* type, std::vector<Ratio>& table) {
-  Decode<T, Full> ours(layer, rows);
+  Decode<T> ours(layer, rows);
   std::vector<float> out(ours.q().size());
   const auto plain = [&] {
     plain_attention<T>(ours.q().data(), ours.cache().keys(), ours.cache().values(), layer.query_heads, out.data());
@@ -45,10 +42,10 @@ void against_plain(const Layer& layer, int rows, double goal, const char* type, 
 }
 
 /// The same attention over the same rows, with its mass and a policy that adds it to the scores, and without.
-inline void observing(const Decode<float, Full>& decode, const Layer& layer, int rows, std::vector<Ratio>& table) {
+inline void observing(const Decode<float>& decode, const Layer& layer, int rows, std::vector<Ratio>& table) {
   buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, {}, rows);
-  Beehive policy(roomy<Beehive>(rows), layer.kv_heads, rows);
-  policy.append(rows);
+  buzz::Evictor evictor(roomy_beehive(rows), layer.kv_heads, rows);
+  evictor.append(rows);
   std::vector<float> out(decode.q().size()), sums(count(1, layer.kv_heads, rows));
   const buzz::View<float> mass(sums.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
   const auto attend = [&](const buzz::View<float>& wanted) {
@@ -58,7 +55,7 @@ inline void observing(const Decode<float, Full>& decode, const Layer& layer, int
   };
   const Side with = repeated([&] {
     attend(mass);
-    policy.observe_mass(buzz::View<const float>(mass));
+    evictor.observe_mass(buzz::View<const float>(mass));
   });
   table.push_back(compare("4 attend with observing / without, " + at(layer, rows), Goal::at_most(1.03), with,
                           repeated([&] { attend(none); })));
@@ -66,7 +63,7 @@ inline void observing(const Decode<float, Full>& decode, const Layer& layer, int
 
 /// Rows 1 to 4 at one size.
 inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table) {
-  Decode<float, Full> single(layer, rows);
+  Decode<float> single(layer, rows);
   const Side attend = repeated([&] { single.attend(); });
   const bool is_long = rows == long_rows;
   const Goal none = Goal::none();
@@ -75,14 +72,14 @@ inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table
   observing(single, layer, rows, table);
   const Goal converted = is_long ? Goal::at_most(0.6) : rows == paper_rows ? Goal::at_most(1.15) : none;
   {
-    Decode<Eigen::bfloat16, Full> bfloat(layer, rows);
+    Decode<Eigen::bfloat16> bfloat(layer, rows);
     table.push_back(compare("2 attend bfloat16 / float, " + at(layer, rows), converted,
                             repeated([&] { bfloat.attend(); }), attend));
   }
-  Decode<Eigen::half, Full> half(layer, rows);
+  Decode<Eigen::half> half(layer, rows);
   const Side attend_half = repeated([&] { half.attend(); });
   table.push_back(compare("2 attend half / float, " + at(layer, rows), converted, attend_half, attend));
-  Decode<std::int8_t, Full> bytes(layer, rows);
+  Decode<std::int8_t> bytes(layer, rows);
   table.push_back(compare("3 attend int8 / half, " + at(layer, rows), is_long ? Goal::at_most(0.7) : none,
                           repeated([&] { bytes.attend(); }), attend_half));
 }

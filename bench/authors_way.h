@@ -81,17 +81,17 @@ inline void authors_way(std::vector<Ratio>& table) {
   const auto token = random_values<float>(count(1, layer.kv_heads, layer.head_dim), 9);
   const auto mass = random_values<float>(count(1, layer.kv_heads, paper_rows + 1), 10);
   Tensors theirs(layer);
-  buzz::Beehive policy(buzz::Options{}, layer.kv_heads);
-  buzz::Store<float> store(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, policy.capacity());
+  buzz::Evictor evictor(buzz::beehive(), layer.kv_heads);
+  buzz::Store<float> store(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, evictor.capacity());
   const buzz::Rotation none(buzz::Rope{}, layer.head_dim);
   const buzz::View<const float> kv(token.data(), 1, layer.kv_heads, layer.head_dim);
   const Side ours_step = [&] {
     return seconds([&] {
              for (int i = 0; i < 600; ++i) {
-               policy.append(1);
+               evictor.append(1);
                store.append(kv, kv, none, nullptr);
-               policy.observe_mass(buzz::View<const float>(mass.data(), 1, layer.kv_heads, policy.rows()));
-               if (policy.due()) store.compact(policy.select());
+               evictor.observe_mass(buzz::View<const float>(mass.data(), 1, layer.kv_heads, evictor.rows()));
+               if (evictor.due()) store.compact(evictor.select());
              }
            }) /
            600;

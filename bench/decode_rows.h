@@ -17,7 +17,7 @@ class Stream {
  public:
   explicit Stream(const Layer& layer)
       : layer_(layer),
-        cache_(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}),
+        cache_(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, buzz::beehive()),
         q_(random_values<float>(count(1, layer.query_heads, layer.head_dim), 11)),
         kv_(random_values<float>(count(1, layer.kv_heads, layer.head_dim), 12)),
         out_(q_.size()) {}
@@ -111,7 +111,7 @@ class SecondCore {
 inline void decode_rows(std::vector<Ratio>& table) {
   const int cycle = 10 * 267;  // whole rounds between evictions, nearly
   {
-    Decode<float, Full> full(grouped, long_rows);
+    Decode<float> full(grouped, long_rows);
     Stream buzzing(grouped);
     buzzing.steps(cycle);
     table.push_back(compare(
@@ -132,14 +132,14 @@ inline void decode_rows(std::vector<Ratio>& table) {
   examples::ThreadPool pool(2);
   SecondCore second(pool);
   for (int rows : {paper_rows, long_rows}) {
-    Decode<float, Full> one(grouped, rows), two(grouped, rows, 2);
+    Decode<float> one(grouped, rows), two(grouped, rows, 2);
     table.push_back(compare("12 one thread / two, " + at(grouped, rows), Goal::at_least(rows == long_rows ? 1.8 : 1.5),
                             awake(repeated([&] { one.attend(); })),
                             second.with(awake(repeated([&] { two.attend(pool); })))));
   }
   tiny_llama::Model model = tiny_llama::read_model(BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf");
   model.config.context = 1 << 14;  // what is said does not count here
-  Generation full(model, "full", 8000), buzzing(model, "buzz", 8000);
+  Generation full(model, "full", 8000), buzzing(model, "beehive", 8000);
   table.push_back(compare("15 buzz-generate at 8,000 tokens, tokens/s, BUZZ / full", Goal::none(),
                           repeated([&] { full.step(); }), repeated([&] { buzzing.step(); })));
 }

@@ -10,8 +10,7 @@
 namespace bench {
 
 /// One token's append and bookkeeping; the cache starts anew, untimed, before it would evict.
-template <class Cache>
-Side appending(Cache& cache, const std::vector<float>& kv, const Layer& layer) {
+inline Side appending(buzz::BuzzCache<float>& cache, const std::vector<float>& kv, const Layer& layer) {
   return [&cache, &kv, layer] {
     const auto token = buzz::view(kv, 1, layer.kv_heads, layer.head_dim);
     cache.reset();
@@ -24,14 +23,13 @@ Side appending(Cache& cache, const std::vector<float>& kv, const Layer& layer) {
 }
 
 /// A policy's whole bookkeeping of a token, its share of an eviction included; K and V apart.
-template <class P>
-Side bookkeeping(P& policy, const std::vector<float>& mass, int tokens) {
-  return [&policy, &mass, tokens] {
+inline Side bookkeeping(buzz::Evictor& evictor, const std::vector<float>& mass, int tokens) {
+  return [&evictor, &mass, tokens] {
     return seconds([&] {
              for (int i = 0; i < tokens; ++i) {
-               policy.append(1);
-               policy.observe_mass(buzz::View<const float>(mass.data(), 1, policy.kv_heads(), policy.rows()));
-               if (policy.due()) benchmark::DoNotOptimize(policy.select().size());
+               evictor.append(1);
+               evictor.observe_mass(buzz::View<const float>(mass.data(), 1, evictor.kv_heads(), evictor.rows()));
+               if (evictor.due()) benchmark::DoNotOptimize(evictor.select().size());
              }
            }) /
            tokens;
@@ -40,17 +38,17 @@ Side bookkeeping(P& policy, const std::vector<float>& mass, int tokens) {
 
 inline void eviction_rows(std::vector<Ratio>& table) {
   for (const Layer& layer : {grouped, ungrouped, small_layer}) {
-    Decode<float, buzz::Full> full(layer, paper_rows);
+    Decode<float> full(layer, paper_rows);
     const Side attend = repeated([&] { full.attend(); });
     const auto kv = random_values<float>(count(1, layer.kv_heads, layer.head_dim), 7);
     const buzz::Shape shape{layer.query_heads, layer.kv_heads, layer.head_dim};
     const std::string where = layer.name();
 
-    buzz::BuzzCache<float> mass_cache(shape, {}, buzz::Rope{10000.0});
-    table.push_back(compare("6 append / attend at 564 rows, Beehive, " + where, Goal::at_most(0.02),
+    buzz::BuzzCache<float> mass_cache(shape, buzz::beehive(), buzz::Rope{10000.0});
+    table.push_back(compare("6 append / attend at 564 rows, beehive, " + where, Goal::at_most(0.02),
                             appending(mass_cache, kv, layer), attend));
-    buzz::BuzzCache<float, buzz::DiverseBeehive> diverse_cache(shape, {}, buzz::Rope{10000.0});
-    table.push_back(compare("6 append / attend at 564 rows, DiverseBeehive, " + where, Goal::at_most(0.02),
+    buzz::BuzzCache<float> diverse_cache(shape, buzz::diverse_beehive(), buzz::Rope{10000.0});
+    table.push_back(compare("6 append / attend at 564 rows, diverse_beehive, " + where, Goal::at_most(0.02),
                             appending(diverse_cache, kv, layer), attend));
 
     Eviction<float> eviction(layer);
@@ -63,8 +61,8 @@ inline void eviction_rows(std::vector<Ratio>& table) {
     };
     table.push_back(compare("7 select + compact, a token / attend, " + where, Goal::at_most(0.02), evict, attend,
                             1.0 / eviction.tokens()));
-    buzz::BuzzCache<float, buzz::KeyOutliers> outliers(shape, buzz::KeyOutliers::Options::for_rows(paper_rows + 1),
-                                                       buzz::Rope{10000.0});
+    buzz::BuzzCache<float> outliers(shape, buzz::key_outliers(buzz::KeyOutliersOptions::for_rows(paper_rows + 1)),
+                                    buzz::Rope{10000.0});
     const Side keep_outliers = [&] {
       const auto token = buzz::view(kv, 1, layer.kv_heads, layer.head_dim);
       return seconds([&] {
@@ -76,21 +74,21 @@ inline void eviction_rows(std::vector<Ratio>& table) {
              640;
     };
     keep_outliers();  // to where it evicts as it will for ever
-    table.push_back(compare("7 append + select + compact, KeyOutliers, a token / attend, " + where, Goal::none(),
+    table.push_back(compare("7 append + select + compact, key_outliers, a token / attend, " + where, Goal::none(),
                             keep_outliers, attend));
     table.push_back(compare("8 memmove / compact, same bytes, " + where, Goal::at_least(0.85),
                             repeated([&] { eviction.move_bytes(); }), repeated([&] { eviction.compact(); })));
   }
 
-  buzz::Beehive buzz_policy(buzz::Options{}, grouped.kv_heads);
-  buzz::HeavyHitter::Options h2o_options;  // the same rows at most
+  buzz::Evictor buzzing(buzz::beehive(), grouped.kv_heads);
+  buzz::HeavyHitterOptions h2o_options;  // the same rows at most
   h2o_options.heavy = paper_rows - h2o_options.window - 1;
-  buzz::HeavyHitter h2o_policy(h2o_options, grouped.kv_heads);
+  buzz::Evictor h2o(buzz::heavy_hitter(h2o_options), grouped.kv_heads);
   const auto mass = random_values<float>(count(1, grouped.kv_heads, paper_rows + 1), 8);
-  bookkeeping(h2o_policy, mass, 2 * paper_rows)();  // to where each evicts as it will for ever
-  bookkeeping(buzz_policy, mass, 2 * paper_rows)();
+  bookkeeping(h2o, mass, 2 * paper_rows)();  // to where each evicts as it will for ever
+  bookkeeping(buzzing, mass, 2 * paper_rows)();
   table.push_back(compare("9 policy a token, H2O / BUZZ, " + grouped.name(), Goal::at_least(20),
-                          bookkeeping(h2o_policy, mass, 50), bookkeeping(buzz_policy, mass, 2000)));
+                          bookkeeping(h2o, mass, 50), bookkeeping(buzzing, mass, 2000)));
   authors_way(table);
 }
 

@@ -13,8 +13,7 @@ void append(benchmark::State& state) {
   const int capacity = 4096;
   std::vector<T> kv = bench::random_values<T>(bench::count(1, layer.kv_heads, layer.head_dim), 7);
   const auto token = buzz::view(kv, 1, layer.kv_heads, layer.head_dim);
-  buzz::BuzzCache<T, buzz::Full> cache(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim},
-                                       bench::roomy<buzz::Full>(capacity));
+  buzz::BuzzCache<T> cache(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, bench::roomy_full(capacity));
   for (auto _ : state) {
     if (cache.rows() == capacity) cache.reset();
     cache.append(token, token);
@@ -26,11 +25,11 @@ BENCHMARK_TEMPLATE(append, Eigen::half);
 // One token's probabilities, [query_heads, 1, rows], into the scores.
 void observe(benchmark::State& state) {
   const int rows = bench::paper_rows;
-  buzz::Beehive policy(bench::roomy<buzz::Beehive>(rows), layer.kv_heads, rows);
-  policy.append(rows);
+  buzz::Evictor evictor(bench::roomy_beehive(rows), layer.kv_heads, rows);
+  evictor.append(rows);
   const std::vector<float> p(bench::count(1, layer.query_heads, rows), 1.f / rows);
   const auto probabilities = buzz::view(p, layer.query_heads, 1, rows);
-  for (auto _ : state) policy.observe(probabilities);
+  for (auto _ : state) evictor.observe(probabilities);
 }
 BENCHMARK(observe);
 

@@ -42,24 +42,27 @@ inline std::size_t count(int a, int b, int c) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c);
 }
 
-/// A policy's sizes that let it grow to `rows` and never evict before, so that only what attention does is timed.
-template <class P>
-typename P::Options roomy(int rows) {
-  typename P::Options options;
-  if constexpr (std::is_same_v<P, buzz::Full>)
-    options.capacity = rows;
-  else
-    options.threshold = rows;
-  return options;
+/// Policies that grow to `rows` and never evict before, so that only what attention does is timed.
+/// @{
+inline buzz::Policy roomy_full(int rows) {
+  buzz::FullOptions options;
+  options.capacity = rows;
+  return buzz::full(options);
 }
+inline buzz::Policy roomy_beehive(int rows) {
+  buzz::BeehiveOptions options;
+  options.threshold = rows;
+  return buzz::beehive(options);
+}
+/// @}
 
-/// A cache with `rows` random rows and one token's query, before its attention.
-template <class T, class P>
+/// A cache of one of those, with `rows` random rows and one token's query, before its attention.
+template <class T>
 class Decode {
  public:
-  Decode(const Layer& layer, int rows, int threads = 1)
+  Decode(const Layer& layer, int rows, int threads = 1, buzz::Policy (*roomy)(int) = roomy_full)
       : layer_(layer),
-        cache_(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim, chunk}, roomy<P>(rows), {},
+        cache_(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim, chunk}, roomy(rows), {},
                options(threads)),
         q_(random_values<float>(count(1, layer.query_heads, layer.head_dim), 1)),
         out_(q_.size()) {
@@ -80,7 +83,7 @@ class Decode {
     cache_.observe();
   }
 
-  const buzz::BuzzCache<T, P>& cache() const { return cache_; }
+  const buzz::BuzzCache<T>& cache() const { return cache_; }
   const std::vector<float>& q() const { return q_; }
   const std::vector<float>& out() const { return out_; }
 
@@ -93,7 +96,7 @@ class Decode {
   }
 
   Layer layer_;
-  buzz::BuzzCache<T, P> cache_;
+  buzz::BuzzCache<T> cache_;
   std::vector<float> q_, out_;  // [1, query_heads, head_dim]
 };
 
@@ -102,7 +105,7 @@ class Decode {
 template <class T>
 class Eviction {
  public:
-  explicit Eviction(const Layer& layer) : layer_(layer), due_(buzz::Options{}, layer.kv_heads), policy_(due_.fork()) {
+  explicit Eviction(const Layer& layer) : layer_(layer), due_(buzz::beehive(), layer.kv_heads), evictor_(due_.fork()) {
     decode_until_due();
     for (int i = 0; i < 3; ++i) {  // by then the hive has the size that it keeps
       due_.select();
@@ -115,8 +118,8 @@ class Eviction {
   }
 
   /// Before each select().
-  void prepare() { policy_ = due_.fork(); }
-  void select() { keep_ = &policy_.select(); }
+  void prepare() { evictor_ = due_.fork(); }
+  void select() { keep_ = &evictor_.select(); }
   void compact() {
     buzz::compact(*keep_, rows_of(keys_));
     buzz::compact(*keep_, rows_of(values_));
@@ -155,7 +158,7 @@ class Eviction {
   }
 
   Layer layer_;
-  buzz::Beehive due_, policy_;
+  buzz::Evictor due_, evictor_;
   const buzz::Keep* keep_ = nullptr;
   std::vector<T> keys_, values_;  // [kv_heads, capacity, head_dim]
   int tokens_ = 0;

@@ -54,12 +54,12 @@ struct Engine {
 }  // namespace
 
 int main() {
-  buzz::Options options;
+  buzz::BeehiveOptions options;
   options.sink = 4;
   options.window = 32;
   options.threshold = 64;
-  buzz::Beehive policy(options, kv_heads);
-  Engine engine(policy.capacity());
+  buzz::Evictor evictor(buzz::beehive(options), kv_heads);
+  Engine engine(evictor.capacity());
   std::mt19937 random(7);
   int evictions = 0, peak = 0;
 
@@ -71,10 +71,10 @@ int main() {
     const buzz::View<const float> probabilities = buzz::view(p, query_heads, n, engine.rows);
 
     // As in README.md, which a test compares.
-    policy.append(n);
-    policy.observe(probabilities);  // [query_heads, queries, rows]
-    if (policy.due()) {
-      const buzz::Keep& keep = policy.select();
+    evictor.append(n);
+    evictor.observe(probabilities);  // [query_heads, queries, rows]
+    if (evictor.due()) {
+      const buzz::Keep& keep = evictor.select();
       for (int h = 0; h < kv_heads; ++h) {
         buzz::compact(keep, h, engine.keys(h));
         buzz::compact(keep, h, engine.values(h));
@@ -85,11 +85,11 @@ int main() {
     evictions += engine.rows < held;
   }
 
-  std::printf("%d tokens, %d evictions, %d rows at most of %d allowed\n", policy.next_position(), evictions, peak,
-              policy.capacity());
+  std::printf("%d tokens, %d evictions, %d rows at most of %d allowed\n", evictor.next_position(), evictions, peak,
+              evictor.capacity());
   for (int h = 0; h < kv_heads; ++h) {
     std::printf("head %d holds the sink and", h);
-    for (int r = options.sink; r < options.sink + 6; ++r) std::printf(" %d", static_cast<int>(policy.positions(h)[r]));
+    for (int r = options.sink; r < options.sink + 6; ++r) std::printf(" %d", static_cast<int>(evictor.positions(h)[r]));
     std::printf(" ...\n");
   }
 }

@@ -16,7 +16,7 @@ constexpr int pieces = 4;  // more than KV heads: their rows are split too
 std::vector<float> decode(buzz::Executor run) {
   buzz::AttentionOptions options;
   options.threads = pieces;
-  buzz::BuzzCache<float> cache(shape, buzz::Options{}, buzz::Rope{10000.0}, options);
+  buzz::BuzzCache<float> cache(shape, buzz::beehive(), buzz::Rope{10000.0}, options);
   std::vector<float> q(8 * 64), k(2 * 64), v(2 * 64), out(8 * 64);
   for (int token = 0; token < 1000; ++token) {
     for (std::size_t i = 0; i < q.size(); ++i)

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "buzz/evictor.h"
 #include "buzz/policies.h"
 #include "trace_file.h"
 
@@ -21,75 +22,56 @@ struct Replay {
   int final_length = 0;
 };
 
-namespace detail {
+/// The library's policy of a trace.
+inline buzz::Policy policy_of(const Trace& t) {
+  if (t.buzz()) {
+    buzz::Segments::Options o;
+    o.threshold = t.threshold;
+    o.stride = t.stride;
+    o.passes = buzz::Passes::single;
+    buzz::AttentionSumOptions attention;
+    if (t.policy == "buzz_fast") attention.attention = buzz::AttentionKind::latest;
+    return buzz::policy(t.policy == "buzz_no_max" ? buzz::no_score() : buzz::attention_sum(attention), o,
+                        {t.sink, t.window});
+  }
+  if (t.policy == "h2o") return buzz::policy(buzz::attention_sum(), buzz::TopK::Options{t.heavy, 0}, {0, t.window});
+  return buzz::policy(buzz::no_score(), buzz::Nothing::Options(), {t.sink, t.window});
+}
 
-/// An engine that owns its rows. Here a row is only its token's number, so that the lines show what moved where.
-template <class Policy>
-Replay replay(const Trace& t, const typename Policy::Options& options) {
+/// What the library's policy keeps on this trace, for an engine that owns its rows. Here a row is only its token's
+/// number, so that the lines show what moved where.
+inline Replay replay(const Trace& t) {
   const int max_chunk = t.calls.empty() ? 1 : *std::max_element(t.calls.begin(), t.calls.end());
-  Policy policy(options, t.heads, max_chunk);
-  std::vector<std::int32_t> storage(static_cast<std::size_t>(t.heads) * static_cast<std::size_t>(policy.capacity()));
-  const auto tokens = buzz::view(storage, t.heads, policy.capacity(), 1);
+  buzz::Evictor evictor(policy_of(t), t.heads, max_chunk);
+  std::vector<std::int32_t> storage(static_cast<std::size_t>(t.heads) * static_cast<std::size_t>(evictor.capacity()));
+  const auto tokens = buzz::view(storage, t.heads, evictor.capacity(), 1);
   Replay result;
   int next = 0;
   for (std::size_t c = 0; c < t.calls.size(); ++c) {
     const int n = t.calls[c];
     for (int h = 0; h < t.heads; ++h)
-      for (int i = 0; i < n; ++i) *tokens.row(h, policy.rows() + i) = next + i;
+      for (int i = 0; i < n; ++i) *tokens.row(h, evictor.rows() + i) = next + i;
     next += n;
-    policy.append(n);
-    if constexpr (Policy::needs_mass) {
-      const std::vector<float> p = scores(t, static_cast<int>(c), n, policy.rows());
-      policy.observe(buzz::view(p, t.heads, n, policy.rows()));
+    evictor.append(n);
+    if (evictor.needs().attention) {
+      const std::vector<float> p = scores(t, static_cast<int>(c), n, evictor.rows());
+      evictor.observe(buzz::view(p, t.heads, n, evictor.rows()));
     }
-    const int before = policy.rows();
-    if (policy.due()) buzz::compact(policy.select(), tokens);
-    for (int h = 0; h < t.heads && policy.rows() < before; ++h) {
+    const int before = evictor.rows();
+    if (evictor.due()) buzz::compact(evictor.select(), tokens);
+    for (int h = 0; h < t.heads && evictor.rows() < before; ++h) {
       std::string line = "kept " + std::to_string(c) + " " + std::to_string(h);
-      for (int r = 0; r < policy.rows(); ++r) line += " " + std::to_string(*tokens.row(h, r));
+      for (int r = 0; r < evictor.rows(); ++r) line += " " + std::to_string(*tokens.row(h, r));
       result.lines.push_back(line);
     }
   }
   for (int h = 0; h < t.heads && t.scored(); ++h) {
     std::string line = "score " + std::to_string(h);
-    for (double score : policy.scores(h)) line += " " + std::to_string(std::llround(score * 16384));
+    for (double score : evictor.scores(h)) line += " " + std::to_string(std::llround(score * 16384));
     result.lines.push_back(line);
   }
-  result.final_length = policy.rows();
+  result.final_length = evictor.rows();
   return result;
-}
-
-template <class Policy>
-typename Policy::Options segments(const Trace& t) {
-  typename Policy::Options o;
-  o.sink = t.sink;
-  o.window = t.window;
-  o.threshold = t.threshold;
-  o.stride = t.stride;
-  o.passes = buzz::Passes::single;
-  return o;
-}
-
-}  // namespace detail
-
-/// What the library's policy keeps on this trace.
-inline Replay replay(const Trace& t) {
-  if (t.policy == "buzz_no_max") return detail::replay<buzz::Strided>(t, detail::segments<buzz::Strided>(t));
-  if (t.buzz()) {
-    buzz::Beehive::Options o = detail::segments<buzz::Beehive>(t);
-    if (t.policy == "buzz_fast") o.mass = buzz::MassKind::latest;
-    return detail::replay<buzz::Beehive>(t, o);
-  }
-  if (t.policy == "h2o") {
-    buzz::HeavyHitter::Options o;
-    o.window = t.window;
-    o.heavy = t.heavy;
-    return detail::replay<buzz::HeavyHitter>(t, o);
-  }
-  buzz::Streaming::Options o;
-  o.sink = t.sink;
-  o.window = t.window;
-  return detail::replay<buzz::Streaming>(t, o);
 }
 
 /// The program. Returns its exit status: 0; 1 where the library leaves another number of rows than the file says; 2 for

@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "typed.h"
+#include "buzz/model_cache.h"
+#include "buzz/policy_list.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define COUNTS_BY_HOOK 1
@@ -124,18 +125,15 @@ std::vector<T> numbers(int count) {
   return result;
 }
 
-template <class P>
-typename P::Options small() {
-  typename P::Options o;
+template <class Options>
+Options small() {
+  Options o;
   o.sink = 2;
   o.window = 5;
   return o;
 }
-template <>
-typed::Beehive::Options small<typed::Beehive>() {
-  typed::Beehive::Options o;
-  o.sink = 2;
-  o.window = 5;
+buzz::BeehiveOptions small_beehive() {
+  auto o = small<buzz::BeehiveOptions>();
   o.threshold = 9;
   o.keep = 2;
   o.hive = buzz::HiveRule::heaviest;
@@ -143,12 +141,12 @@ typed::Beehive::Options small<typed::Beehive>() {
 }
 
 /// Calls of `chunk` tokens and of one, whole and step by step; each cache has to evict.
-template <class T, class P>
-void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, typename P::Options options) {
+template <class T>
+void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, const buzz::Policy& policy) {
   using In = typename std::conditional<std::is_same<T, std::int8_t>::value, float, T>::type;
   buzz::AttentionOptions attention;
   attention.log_base = 512;
-  typed::Cache<T, P> cache(shape, options, rope, attention);
+  buzz::BuzzCache<T> cache(shape, policy, rope, attention);
   const std::vector<In> q = numbers<In>(shape.max_chunk * shape.query_heads * shape.head_dim);
   const std::vector<In> kv = numbers<In>(shape.max_chunk * shape.kv_heads * shape.head_dim);
   std::vector<float> out(q.size());
@@ -176,8 +174,8 @@ void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, type
       cache.reset();
     }
   });
-  EXPECT_EQ(made, 0) << "head_dim " << shape.head_dim << " query_heads " << shape.query_heads << " chunk "
-                     << shape.max_chunk;
+  EXPECT_EQ(made, 0) << policy.name << " head_dim " << shape.head_dim << " query_heads " << shape.query_heads
+                     << " chunk " << shape.max_chunk;
   EXPECT_GT(evictions, 2);
 }
 
@@ -195,11 +193,12 @@ TYPED_TEST(Allocation, NoneInShapesOfRealModels) {
                                                            {71, 1, 64, 40},
                                                            {2, 1, 256, 200},
                                                            {8, 1, 512, 64},
+                                                           {300, 1, 512, 2},
                                                            {6, 3, 17, 33}}) {
     buzz::Rope rope;
     rope.base = 10000;
     rope.dims = shape.head_dim == 17 ? 16 : 0;
-    expect_no_allocation<TypeParam, typed::Beehive>(shape, rope, small<typed::Beehive>());
+    expect_no_allocation<TypeParam>(shape, rope, buzz::beehive(small_beehive()));
   }
 }
 
@@ -208,87 +207,78 @@ TYPED_TEST(Allocation, NoneInCompactPositions) {
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
   rope.keys = buzz::KeyStorage::rotated;
-  expect_no_allocation<TypeParam, typed::Beehive>({4, 2, 32, 20}, rope, small<typed::Beehive>());
+  expect_no_allocation<TypeParam>({4, 2, 32, 20}, rope, buzz::beehive(small_beehive()));
   rope.keys = buzz::KeyStorage::raw;
-  expect_no_allocation<TypeParam, typed::Beehive>({4, 2, 32, 20}, rope, small<typed::Beehive>());
+  expect_no_allocation<TypeParam>({4, 2, 32, 20}, rope, buzz::beehive(small_beehive()));
 }
 
 TYPED_TEST(Allocation, NoneInAnyPolicy) {
   const buzz::Shape shape{4, 2, 24, 16};
-  typed::HeavyHitter::Options h2o = small<typed::HeavyHitter>();
+  auto h2o = small<buzz::HeavyHitterOptions>();
   h2o.heavy = 6;
-  expect_no_allocation<TypeParam, typed::HeavyHitter>(shape, {}, h2o);
-  expect_no_allocation<TypeParam, typed::Streaming>(shape, {}, small<typed::Streaming>());
-  typed::Strided::Options strided = small<typed::Strided>();
+  expect_no_allocation<TypeParam>(shape, {}, buzz::heavy_hitter(h2o));
+  expect_no_allocation<TypeParam>(shape, {}, buzz::streaming(small<buzz::StreamingOptions>()));
+  auto strided = small<buzz::StridedOptions>();
   strided.threshold = 7;
-  expect_no_allocation<TypeParam, typed::Strided>(shape, {}, strided);
-  typed::DiverseBeehive::Options diverse = small<typed::DiverseBeehive>();
+  expect_no_allocation<TypeParam>(shape, {}, buzz::strided(strided));
+  auto diverse = small<buzz::DiverseBeehiveOptions>();
   diverse.threshold = 7;
-  expect_no_allocation<TypeParam, typed::DiverseBeehive>(shape, {}, diverse);
-  for (buzz::Unlike unlike : {buzz::Unlike::direction, buzz::Unlike::distance}) {
+  for (buzz::Unlike unlike : {buzz::Unlike::cosine, buzz::Unlike::direction, buzz::Unlike::distance}) {
     diverse.unlike = unlike;
-    expect_no_allocation<TypeParam, typed::DiverseBeehive>(shape, {}, diverse);
+    expect_no_allocation<TypeParam>(shape, {}, buzz::diverse_beehive(diverse));
   }
-  expect_no_allocation<TypeParam, typed::KeyValueBeehive>(shape, {}, typed::KeyValueBeehive::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, typed::KeyDiff>(shape, {}, typed::KeyDiff::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, typed::KeyOutliers>(shape, {}, typed::KeyOutliers::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, typed::Tova>(shape, {}, typed::Tova::Options::for_rows(32, 16));
-  expect_no_allocation<TypeParam, typed::SnapKv>(shape, {}, typed::SnapKv::Options::for_rows(32, 16));
+  for (const char* name : {"key_value_beehive", "key_diff", "key_outliers", "tova", "snap_kv"})
+    expect_no_allocation<TypeParam>(shape, {}, buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
 }
 
 /// The engine owns K and V: append, observe, select, compact.
-template <class P>
-void expect_no_allocation_in_policy(const typename P::Options& options) {
+void expect_no_allocation_in_evictor(const buzz::Policy& policy) {
   const int query_heads = 6, kv_heads = 3, max_chunk = 40, dim = 10;
-  P policy(options, kv_heads, max_chunk);
-  const std::vector<float> p = numbers<float>(query_heads * max_chunk * policy.capacity());
-  std::vector<float> rows = numbers<float>(kv_heads * policy.capacity() * dim);
+  buzz::Evictor evictor(policy, kv_heads, max_chunk);
+  const std::vector<float> p = numbers<float>(query_heads * max_chunk * evictor.capacity());
+  std::vector<float> rows = numbers<float>(kv_heads * evictor.capacity() * dim);
   int evictions = 0;
   const long made = count([&] {
     for (int n : {40, 40, 1, 1, 7, 1, 40, 3, 1, 1, 1, 1, 1, 1, 1, 1}) {
-      policy.append(n);
-      if constexpr (P::needs_mass) {
-        policy.observe(buzz::View<const float>(p.data(), query_heads, n, policy.rows()));
-        policy.observe_mass(buzz::View<const float>(p.data(), 1, kv_heads, policy.rows()));
+      evictor.append(n);
+      if (evictor.needs().attention) {
+        evictor.observe(buzz::View<const float>(p.data(), query_heads, n, evictor.rows()));
+        evictor.observe_mass(buzz::View<const float>(p.data(), 1, kv_heads, evictor.rows()));
       } else {
-        policy.give(buzz::View<const float>(p.data(), 1, kv_heads, policy.rows()));
+        evictor.give(buzz::View<const float>(p.data(), 1, kv_heads, evictor.rows()));
       }
-      if (!policy.due()) continue;
-      const buzz::Keep& keep = policy.select();
-      buzz::compact(keep, buzz::View<float>(rows.data(), kv_heads, policy.capacity(), dim));
+      if (!evictor.due()) continue;
+      const buzz::Keep& keep = evictor.select();
+      buzz::compact(keep, buzz::View<float>(rows.data(), kv_heads, evictor.capacity(), dim));
       ++evictions;
     }
-    policy.reset();
+    evictor.reset();
   });
-  EXPECT_EQ(made, 0);
+  EXPECT_EQ(made, 0) << policy.name;
   EXPECT_GT(evictions, 4);
 }
 
-TEST(Allocation, NoneInAPolicyAlone) {
-  for (buzz::AttentionKind mass :
-       {buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,
-        buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed}) {
+TEST(Allocation, NoneInAnEvictorAlone) {
+  using Kind = buzz::AttentionKind;
+  for (Kind kind : {Kind::accumulated, Kind::mean, Kind::latest, Kind::newest, Kind::largest, Kind::decayed}) {
     for (buzz::HiveRule hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
-      typed::Beehive::Options o = small<typed::Beehive>();
-      o.mass = mass;
+      buzz::BeehiveOptions o = small_beehive();
+      o.attention = kind;
       o.hive = hive;
-      expect_no_allocation_in_policy<typed::Beehive>(o);
+      expect_no_allocation_in_evictor(buzz::beehive(o));
     }
-    typed::HeavyHitter::Options o = small<typed::HeavyHitter>();
-    o.mass = mass;
+    auto o = small<buzz::HeavyHitterOptions>();
+    o.attention = kind;
     o.heavy = 11;
-    expect_no_allocation_in_policy<typed::HeavyHitter>(o);
+    expect_no_allocation_in_evictor(buzz::heavy_hitter(o));
   }
-  expect_no_allocation_in_policy<typed::Tova>(typed::Tova::Options::for_rows(60, 40));
-  expect_no_allocation_in_policy<typed::SnapKv>(typed::SnapKv::Options::for_rows(60, 40));
-  typed::Policy<typed::Given, buzz::Segments>::Options given;
-  given.sink = given.window = 3;
-  given.threshold = 9;
-  expect_no_allocation_in_policy<typed::Policy<typed::Given, buzz::Segments>>(given);
+  expect_no_allocation_in_evictor(buzz::policy("tova:rows=60,max_chunk=40"));
+  expect_no_allocation_in_evictor(buzz::policy("snap_kv:rows=60,max_chunk=40"));
+  expect_no_allocation_in_evictor(buzz::policy("user_scores:sink=3,window=3,threshold=9"));
 }
 
 TEST(Allocation, NoneInAModelOfLayers) {
-  typed::Model<float> model({2, 1, 8, 4}, {small<typed::Beehive>(), small<typed::Beehive>()});
+  buzz::ModelCache<float> model({2, 1, 8, 4}, {buzz::beehive(small_beehive()), buzz::beehive(small_beehive())});
   const std::vector<float> q = numbers<float>(2 * 8), kv = numbers<float>(8);
   std::vector<float> out(q.size());
   const long made = count([&] {

@@ -12,7 +12,6 @@ namespace {
 
 using buzz::Reader;
 using buzz::Writer;
-using oracle::refused;
 
 using Bytes = std::vector<int>;
 Bytes bytes(const std::string& s) {
@@ -142,7 +141,7 @@ TEST(Archive, KeepsEveryTypesBits) {
 
 /// The field that a Reader of `file` refuses.
 std::string refuses(const std::string& file, int whole = 258, double real = 0.5) {
-  return refused([&] {
+  return oracle::refused<buzz::FileError>([&] {
     std::istringstream in(file);
     Reader reader(in);
     int number = 0;
@@ -189,7 +188,7 @@ TEST(Writer, SaysThatAStreamRefuses) {
   std::ostringstream out;
   Writer writer(out);
   out.setstate(std::ios::badbit);
-  EXPECT_EQ(refused([&] { writer.finish(); }), "stream");
+  EXPECT_EQ(oracle::refused<buzz::FileError>([&] { writer.finish(); }), "stream");
 }
 
 }  // namespace

@@ -248,8 +248,8 @@ TEST(Attention, ALaterRowOfNanDoesNotReachAnEarlierQuery) {
     k.back() = v.back() = kNan;
     layer.append(k, v);
     const Values out = layer.attend(layer.random_queries(newest, 3));
-    for (std::size_t i = 0; i + 2 < out.size(); ++i) EXPECT_TRUE(std::isfinite(out[i])) << newest << ", at " << i;
-    EXPECT_FALSE(std::isfinite(out.back()));
+    for (std::size_t i = 0; i + 2 < out.size(); ++i) EXPECT_TRUE(buzz::is_finite(out[i])) << newest << ", at " << i;
+    EXPECT_FALSE(buzz::is_finite(out.back()));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace {
 
@@ -29,13 +30,14 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr int kMost = std::numeric_limits<int>::max();
 
-/// f() has to be refused with InvalidArgument about `field`, its text naming the value and what is allowed.
+/// f() has to be refused with that family's error about `field`, its text naming the value and what is allowed.
+template <class Family = buzz::InvalidArgument>
 void expect_refused(const std::function<void()>& f, const std::string& field, const std::string& value,
                     const std::string& allowed) {
   try {
     f();
     ADD_FAILURE() << field << " = " << value << " was not refused";
-  } catch (const buzz::InvalidArgument& e) {
+  } catch (const Family& e) {
     const std::string text = e.what(), start = "buzz: " + field + " = " + value + ", allowed: ";
     EXPECT_EQ(e.field(), field) << text;
     EXPECT_EQ(text.substr(0, start.size()), start);
@@ -369,10 +371,11 @@ class Twins {
   }
 
   /// The call has to be refused, to change nothing, and to leave no trace in what follows.
+  template <class Family = buzz::InvalidArgument>
   void expect_refused(const std::function<void(C&)>& call, const std::string& field, const std::string& value,
                       const std::string& allowed) {
     const auto before = state(asked);
-    ::expect_refused([&] { call(asked); }, field, value, allowed);
+    ::expect_refused<Family>([&] { call(asked); }, field, value, allowed);
     EXPECT_EQ(state(asked), before) << field;
   }
 
@@ -461,10 +464,10 @@ TEST(BadPosition, PastWhatTheCallerAllowed) {
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(twins.attend(2, static_cast<float>(i)));
   const Values kv = values(36);
   const auto three = buzz::view(kv, 3, 2, 6);
-  twins.expect_refused([&](Cache& c) { c.append(three, three); }, "position", "11", "10");
+  twins.expect_refused<buzz::CacheFull>([&](Cache& c) { c.append(three, three); }, "position", "11", "10");
   EXPECT_TRUE(twins.attend(2, 5)) << "positions 8 and 9 are allowed";
   const View<const float> one(kv.data(), 1, 2, 6);
-  twins.expect_refused([&](Cache& c) { c.append(one, one); }, "position", "11", "10");
+  twins.expect_refused<buzz::CacheFull>([&](Cache& c) { c.append(one, one); }, "position", "11", "10");
 }
 
 TEST(BadPosition, IsNoMatterWherePlacesAreThePositions) {
@@ -482,8 +485,49 @@ TEST(FullCache, RefusesMoreThanItsCapacity) {
   ASSERT_TRUE(twins.attend(3, 1));
   const Values kv = values(36);
   const auto three = buzz::view(kv, 3, 2, 6);
-  twins.expect_refused([&](auto& c) { c.append(three, three); }, "rows", "6", "5");
+  twins.expect_refused<buzz::CacheFull>([&](auto& c) { c.append(three, three); }, "rows", "6", "5");
   EXPECT_TRUE(twins.attend(2, 2)) << "two rows fit";
+}
+
+TEST(FullCache, IsToldFromWhatNoCacheOfThatSizeHolds) {
+  const Values kv = values(36);
+  const auto three = buzz::view(kv, 3, 2, 6);
+  buzz::Full::Options o;
+  o.capacity = 2;
+  Twins<BuzzCache<float, buzz::Full>> small_one(o);
+  small_one.expect_refused([&](auto& c) { c.append(three, three); }, "rows", "3", "2");
+  Rope r{10000.0};
+  r.max_position = 2;
+  Twins<Cache> short_one(small(), r);
+  short_one.expect_refused([&](auto& c) { c.append(three, three); }, "position", "3", "2");
+  short_one.expect_refused([](auto& c) { c.pin(0, 99); }, "pinned rows", "98", "0 to 3");
+}
+
+TEST(FullCache, OfPinsTakesThemAgainOnceOthersAreGone) {
+  Twins<Cache> twins(small());
+  twins.asked.pin(10, 3);
+  twins.spared.pin(10, 3);
+  twins.expect_refused<buzz::CacheFull>([](Cache& c) { c.pin(20, 2); }, "pinned rows", "5", "0 to 3");
+  twins.asked.unpin(10, 3);
+  twins.asked.pin(20, 2);
+}
+
+TEST(FullCache, OfALayerIsWhatTheModelSays) {
+  std::vector<buzz::Full::Options> layers(2);
+  for (auto& o : layers) {
+    o.capacity = 2;
+    o.sink = 0;
+  }
+  buzz::ModelCache<float, buzz::Full> model(kShape, layers);
+  const Values kv = values(24);
+  const auto two = buzz::view(kv, 2, 2, 6);
+  for (int i : {0, 1}) model.layer(i).append(two, two);
+  const auto before = state(model.layer(1));
+  expect_refused<buzz::CacheFull>([&] { model.layer(1).append(two, two); }, "rows", "4", "2");
+  EXPECT_EQ(state(model.layer(1)), before);
+  model.pin(0, 1);
+  expect_refused<buzz::CacheFull>([&] { model.pin(2, 2); }, "pinned rows", "3", "0 to 2");
+  for (int i : {0, 1}) EXPECT_EQ(model.layer(i).policy().pins().ranges().size(), 1u);
 }
 
 // ---- Scores.
@@ -496,9 +540,9 @@ class BadScores : public testing::Test {
     policy.observe(buzz::view(p, 2, 1, 3));
     before = policy_state(policy);
   }
-  template <class F>
+  template <class Family = buzz::InvalidArgument, class F>
   void expect_refused(F&& call, const std::string& field, const std::string& value, const std::string& allowed) {
-    ::expect_refused(call, field, value, allowed);
+    ::expect_refused<Family>(call, field, value, allowed);
     EXPECT_EQ(policy_state(policy), before);
   }
 
@@ -540,7 +584,7 @@ TEST_F(BadScores, EvictionsThatWereForgotten) {
   for (int i = 0; i < 2; ++i) policy.append(3);
   before = policy_state(policy);
   EXPECT_TRUE(policy.due());
-  expect_refused([&] { policy.append(3); }, "rows", "12", "10");
+  expect_refused<buzz::CacheFull>([&] { policy.append(3); }, "rows", "12", "10");
 }
 
 TEST(BadGiven, ScoresOfTheWrongSize) {

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "typed.h"
+#include "buzz/buzz_cache.h"
+#include "buzz/policies.h"
 
 namespace {
 
@@ -19,43 +20,42 @@ struct Course {
   int most_left = 0;  // rows after a call, at most
 };
 
-/// Feeds tokens to a policy in calls of the given sizes, in turn, with scores that differ from call to call.
-template <class P>
-Course feed(P& policy, const std::vector<int>& calls, int tokens) {
-  std::vector<float> mass(static_cast<std::size_t>(policy.kv_heads() * policy.capacity() + 1009));
+/// Feeds tokens to an evictor in calls of the given sizes, in turn, with scores that differ from call to call.
+Course feed(buzz::Evictor& evictor, const std::vector<int>& calls, int tokens) {
+  std::vector<float> mass(static_cast<std::size_t>(evictor.kv_heads() * evictor.capacity() + 1009));
   for (std::size_t i = 0; i < mass.size(); ++i) mass[i] = static_cast<float>((i * 7919) % 1009);
-  const int window = policy.options().window;
+  const buzz::Protect protect = evictor.policy().protect;
   Course run;
   for (int t = 0, call = 0; t < tokens; ++call) {
     const int n = std::min(calls[static_cast<std::size_t>(call) % calls.size()], tokens - t);
-    policy.append(n);
+    evictor.append(n);
     t += n;
-    run.peak = std::max(run.peak, policy.rows());
-    if constexpr (P::needs_mass)
-      policy.observe_mass(buzz::View<const float>(mass.data() + call % 1009, 1, policy.kv_heads(), policy.rows()));
-    const int before = policy.rows();
-    if (policy.due()) policy.select();
-    run.evictions += policy.rows() < before;
-    run.most_left = std::max(run.most_left, policy.rows());
+    run.peak = std::max(run.peak, evictor.rows());
+    if (evictor.needs().attention)
+      evictor.observe_mass(buzz::View<const float>(mass.data() + call % 1009, 1, evictor.kv_heads(), evictor.rows()));
+    const int before = evictor.rows();
+    if (evictor.due()) evictor.select();
+    run.evictions += evictor.rows() < before;
+    run.most_left = std::max(run.most_left, evictor.rows());
     // The newest rows stay, and rows and regions agree.
-    const auto positions = policy.positions(policy.kv_heads() - 1);
-    const int newest = std::min(window, policy.rows());
-    EXPECT_EQ(policy.regions().rows(), policy.rows());
+    const auto positions = evictor.positions(evictor.kv_heads() - 1);
+    const int newest = std::min(protect.window, evictor.rows());
+    EXPECT_EQ(evictor.regions().rows(), evictor.rows());
     for (int i = 1; i <= newest; ++i)
       if (positions[positions.size - i] != t - i) {
         ADD_FAILURE() << "token " << t - i << " left the window early";
         return run;
       }
-    EXPECT_TRUE(policy.options().sink == 0 || positions[0] == 0);
+    EXPECT_TRUE(protect.sink == 0 || positions[0] == 0);
   }
-  EXPECT_EQ(policy.next_position(), tokens);
+  EXPECT_EQ(evictor.next_position(), tokens);
   return run;
 }
 
 TEST(Bound, ThePapersSizesWhileDecoding) {
-  typed::Beehive policy({}, 2);
-  EXPECT_EQ(policy.capacity(), 4 + 160 + 400 + 1);
-  const Course run = feed(policy, {1}, kTokens);
+  buzz::Evictor evictor(buzz::beehive(), 2);
+  EXPECT_EQ(evictor.capacity(), 4 + 160 + 400 + 1);
+  const Course run = feed(evictor, {1}, kTokens);
   EXPECT_EQ(run.peak, 4 + 160 + 400 + 1);
   EXPECT_EQ(run.most_left, 4 + 160 + 400);
   // A steady hive of 93 rows or so leaves room for 308 tokens: one eviction in so many, and not one a token.
@@ -65,9 +65,9 @@ TEST(Bound, ThePapersSizesWhileDecoding) {
 TEST(Bound, ChunkedPrefill) {
   for (const std::vector<int>& calls : std::vector<std::vector<int>>{{512}, {1, 512, 7}, {1, 1, 1, 512}, {100, 3}}) {
     const int max_chunk = *std::max_element(calls.begin(), calls.end());
-    typed::Beehive policy({}, 1, max_chunk);
-    EXPECT_EQ(policy.capacity(), 4 + 160 + 400 + max_chunk);
-    const Course run = feed(policy, calls, kTokens);
+    buzz::Evictor evictor(buzz::beehive(), 1, max_chunk);
+    EXPECT_EQ(evictor.capacity(), 4 + 160 + 400 + max_chunk);
+    const Course run = feed(evictor, calls, kTokens);
     EXPECT_LE(run.peak, 4 + 160 + 400 + max_chunk);
     EXPECT_LE(run.most_left, 4 + 160 + 400);
   }
@@ -75,14 +75,14 @@ TEST(Bound, ChunkedPrefill) {
 
 /// The bound is not slack: a call of max_chunk tokens that finds the cache full to the threshold fills the capacity.
 TEST(Bound, IsReachedByAChunkOnAFullCache) {
-  typed::Beehive policy({}, 1, 512);
-  feed(policy, {141}, 564);  // 4 + 160 + 400
-  EXPECT_FALSE(policy.due());
-  policy.append(512);
-  EXPECT_EQ(policy.rows(), policy.capacity());
-  EXPECT_TRUE(policy.due());
-  policy.select();
-  EXPECT_LE(policy.rows(), 4 + 160 + 400);
+  buzz::Evictor evictor(buzz::beehive(), 1, 512);
+  feed(evictor, {141}, 564);  // 4 + 160 + 400
+  EXPECT_FALSE(evictor.due());
+  evictor.append(512);
+  EXPECT_EQ(evictor.rows(), evictor.capacity());
+  EXPECT_TRUE(evictor.due());
+  evictor.select();
+  EXPECT_LE(evictor.rows(), 4 + 160 + 400);
 }
 
 struct Sizes {
@@ -103,17 +103,17 @@ TEST(Bound, AnyOptionsStrideOneAndTwoIncluded) {
                                            {3, 0, 2, 9, 1, Rule::first},
                                            {0, 8, 7, 3, 2, Rule::together}}) {
     for (const std::vector<int>& calls : std::vector<std::vector<int>>{{1}, {9, 1, 1, 1, 1, 1, 1, 1, 1, 1}}) {
-      typed::Beehive::Options o;
+      buzz::BeehiveOptions o;
       o.sink = s.sink;
       o.window = s.window;
       o.threshold = s.threshold;
       o.stride = s.stride;
       o.keep = s.keep;
       o.hive = s.hive;
-      typed::Beehive policy(o, 1, calls[0]);
+      buzz::Evictor evictor(buzz::beehive(o), 1, calls[0]);
       const int bound = s.sink + s.window + s.threshold;
-      EXPECT_EQ(policy.capacity(), bound + calls[0]);
-      const Course run = feed(policy, calls, kTokens / 4);
+      EXPECT_EQ(evictor.capacity(), bound + calls[0]);
+      const Course run = feed(evictor, calls, kTokens / 4);
       EXPECT_LE(run.peak, bound + calls[0]) << "stride " << s.stride << " threshold " << s.threshold;
       EXPECT_LE(run.most_left, bound) << "stride " << s.stride << " threshold " << s.threshold;
       EXPECT_TRUE(calls[0] > 1 || run.peak == bound + 1) << run.peak;
@@ -123,18 +123,18 @@ TEST(Bound, AnyOptionsStrideOneAndTwoIncluded) {
 }
 
 TEST(Bound, OtherPolicies) {
-  typed::HeavyHitter::Options h;
+  buzz::HeavyHitterOptions h;
   h.sink = 2;
   h.window = 16;
   h.heavy = 24;
   h.threshold = 40;
-  typed::HeavyHitter heavy(h, 2, 8);
+  buzz::Evictor heavy(buzz::heavy_hitter(h), 2, 8);
   Course run = feed(heavy, {8, 1, 1, 1}, kTokens / 4);
   EXPECT_EQ(heavy.capacity(), 2 + 16 + 40 + 8);
   EXPECT_LE(run.peak, heavy.capacity());
   EXPECT_LE(run.most_left, 2 + 16 + 40);
 
-  typed::Streaming streaming({}, 2, 8);
+  buzz::Evictor streaming(buzz::streaming(), 2, 8);
   run = feed(streaming, {8, 1, 1, 1}, kTokens / 4);
   EXPECT_EQ(streaming.capacity(), 4 + 160 + 8);
   EXPECT_EQ(run.peak, 4 + 160 + 8);
@@ -144,27 +144,27 @@ TEST(Bound, OtherPolicies) {
 /// One pass an eviction is the authors' code: the bound is then the fixed point of rows / 2 + 1 + max_chunk where that
 /// is more than the threshold's.
 TEST(Bound, OnePassHasABoundOfItsOwn) {
-  typed::Beehive::Options o;
+  buzz::BeehiveOptions o;
   o.sink = 4;
   o.window = 16;
   o.threshold = 20;
   o.passes = buzz::Passes::single;
   for (int stride : {2, 3, 5}) {
     o.stride = stride;
-    typed::Beehive policy(o, 1, 100);
-    EXPECT_EQ(policy.capacity(), 4 + 16 + 2 * (100 + 1));
-    const Course run = feed(policy, {100}, kTokens);
-    EXPECT_LE(run.peak, policy.capacity());
+    buzz::Evictor evictor(buzz::beehive(o), 1, 100);
+    EXPECT_EQ(evictor.capacity(), 4 + 16 + 2 * (100 + 1));
+    const Course run = feed(evictor, {100}, kTokens);
+    EXPECT_LE(run.peak, evictor.capacity());
     EXPECT_GT(run.peak, 4 + 16 + 20 + 100) << "so the threshold's bound would not do";
-    EXPECT_TRUE(stride > 2 || run.peak >= policy.capacity() - 4) << run.peak;
-    typed::Beehive decoding(o, 1, 1);
+    EXPECT_TRUE(stride > 2 || run.peak >= evictor.capacity() - 4) << run.peak;
+    buzz::Evictor decoding(buzz::beehive(o), 1, 1);
     EXPECT_EQ(decoding.capacity(), 4 + 16 + 20 + 1);
     EXPECT_EQ(feed(decoding, {1}, kTokens / 4).peak, decoding.capacity());
   }
 }
 
 TEST(Bound, ACacheOfTheLibrarysOwn) {
-  typed::Cache<float> cache({2, 1, 4, 16});
+  buzz::BuzzCache<float> cache({2, 1, 4, 16}, buzz::beehive());
   EXPECT_EQ(cache.capacity(), 4 + 160 + 400 + 16);
   const std::size_t bytes = cache.bytes();
   std::vector<float> q(16 * 2 * 4), kv(16 * 4), out(q.size());
@@ -194,6 +194,14 @@ TEST(Bound, ACacheOfTheLibrarysOwn) {
 
 int ceil_of(long long a, long long b) { return static_cast<int>((a + b - 1) / b); }
 
+/// Of a policy by the user's own scores.
+template <class Select>
+using Small = buzz::PolicyOptions<Select, buzz::UserScoresOptions>;
+template <class Select>
+buzz::Policy policy_of(const Small<Select>& o) {
+  return buzz::policy(buzz::user_score(), typename Select::Options(o), o);
+}
+
 /// What the pages say of a selection, said again. pinned: rows between sink and window.
 struct Promise {
   int capacity = 0, threshold = 0, room = 0;
@@ -201,7 +209,7 @@ struct Promise {
   int moves = buzz::unlimited_moves;  // of a row, where nothing is pinned
 };
 
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int max_chunk) {
+Promise promise_of(const Small<buzz::Segments>& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold;
   p.single = o.passes == buzz::Passes::single;
@@ -213,14 +221,14 @@ Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, i
   p.moves = buzz::Segments::most_moves(o, o.window, max_chunk);
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::TopK>& o, int max_chunk) {
+Promise promise_of(const Small<buzz::TopK>& o, int max_chunk) {
   Promise p;
   p.threshold = o.threshold != 0 ? o.threshold : o.heavy;
   p.capacity = o.sink + o.window + p.threshold + max_chunk;
   p.room = o.heavy;
   return p;
 }
-Promise promise_of(const buzz::PolicyOptions<typed::Given, buzz::Nothing>& o, int max_chunk) {
+Promise promise_of(const Small<buzz::Nothing>& o, int max_chunk) {
   Promise p;
   p.threshold = p.room = o.threshold;
   p.capacity = o.sink + o.window + o.threshold + max_chunk;
@@ -243,12 +251,11 @@ int left(const buzz::Segments::Options& o, const buzz::Regions& r, int pinned_hi
 int left(const buzz::TopK::Options& o, const buzz::Regions& r, int, int) { return std::min(o.heavy, r.middle()); }
 int left(const buzz::Nothing::Options&, const buzz::Regions&, int, int pinned) { return pinned; }
 
-/// Lives of small policies; each says the first thing that is not as promised, or nothing.
+/// Lives of small evictors; each says the first thing that is not as promised, or nothing.
 template <class Select>
 class Lives {
  public:
-  using Policy = typed::Policy<typed::Given, Select>;
-  using Options = typename Policy::Options;
+  using Options = Small<Select>;
 
   /// Every way of calling and pinning.
   void all(const Options& o) {
@@ -266,17 +273,17 @@ class Lives {
  private:
   std::string life(const Options& o, int max_chunk, int way, bool pins) {
     const Promise promise = promise_of(o, max_chunk);
-    Policy policy(o, 1, max_chunk);
-    if (policy.capacity() != promise.capacity) return "capacity " + std::to_string(policy.capacity());
+    buzz::Evictor evictor(policy_of(o), 1, max_chunk);
+    if (evictor.capacity() != promise.capacity) return "capacity " + std::to_string(evictor.capacity());
     if (promise.room < 0) return "room for less than no pin";
-    const std::size_t bytes = policy.bytes();
+    const std::size_t bytes = evictor.bytes();
     const int pinned = pins ? promise.room : 0, tokens = promise.capacity + 12;
-    policy.pin(o.sink, pinned);
+    evictor.pin(o.sink, pinned);
     if (pins) {
       try {
-        policy.pin(o.sink, pinned + 1);
+        evictor.pin(o.sink, pinned + 1);
         return "a pin too many";
-      } catch (const buzz::InvalidArgument& e) {
+      } catch (const buzz::Error& e) {
         if (std::string(e.field()) != "pinned rows") return "field of a pin too many";
       }
     }
@@ -284,33 +291,33 @@ class Lives {
     int peak = 0;
     for (int t = 0; t < tokens;) {
       const int n = std::min(way == 0 ? 1 : way == 1 ? max_chunk : 1 + (t * 7 + 3) % max_chunk, tokens - t);
-      policy.append(n);  // never refused
+      evictor.append(n);  // never refused
       t += n;
-      peak = std::max(peak, policy.rows());
-      give(policy, t + way);
-      const buzz::Regions r = policy.regions();
-      if (policy.due() != (r.middle() > promise.threshold)) return "due";
-      if (!policy.due()) continue;
+      peak = std::max(peak, evictor.rows());
+      give(evictor, t + way);
+      const buzz::Regions r = evictor.regions();
+      if (evictor.due() != (r.middle() > promise.threshold)) return "due";
+      if (!evictor.due()) continue;
       int pinned_now = 0, pinned_hive = 0;
       for (int i = r.sink; i < r.sink + r.middle(); ++i) {
-        const int at = policy.positions(0)[i];
+        const int at = evictor.positions(0)[i];
         const bool is = at >= o.sink && at < o.sink + pinned;
         pinned_now += is;
         pinned_hive += is && i < r.sink + r.hive;
       }
-      before_.assign(policy.positions(0).begin(), policy.positions(0).end());
-      const buzz::Keep& keep = policy.select();
-      const int middle = policy.regions().middle();
-      if (policy.regions().window != r.window || policy.regions().sink != r.sink) return "sink or window";
+      before_.assign(evictor.positions(0).begin(), evictor.positions(0).end());
+      const buzz::Keep& keep = evictor.select();
+      const int middle = evictor.regions().middle();
+      if (evictor.regions().window != r.window || evictor.regions().sink != r.sink) return "sink or window";
       if (middle != left(o, r, pinned_hive, pinned_now)) return "rows after an eviction";
-      if (!promise.single && policy.due()) return "an eviction that leaves another due";
+      if (!promise.single && evictor.due()) return "an eviction that leaves another due";
       if (promise.single && middle - pinned_now > (r.middle() - pinned_now) / 2 + 1)
         return "a pass that does not halve";
-      for (int i = 0; i < policy.rows(); ++i)
+      for (int i = 0; i < evictor.rows(); ++i)
         if (keep.rows(0)[i] != i)
           ++moves_[static_cast<std::size_t>(before_[static_cast<std::size_t>(keep.rows(0)[i])])];
       // Sink, window and pins are as they were.
-      const auto held = policy.positions(0);
+      const auto held = evictor.positions(0);
       for (int i = 0; i < r.sink; ++i)
         if (held[i] != i) return "sink";
       for (int i = 1; i <= r.window; ++i)
@@ -320,7 +327,7 @@ class Lives {
     }
     if (peak > promise.capacity) return "peak " + std::to_string(peak);
     if (!promise.single && max_chunk == 1 && peak != promise.capacity) return "a slack bound";
-    if (policy.bytes() != bytes) return "bytes";
+    if (evictor.bytes() != bytes) return "bytes";
     const int most = *std::max_element(moves_.begin(), moves_.end());
     if (!pins && promise.moves <= buzz::few_moves) {
       most_moves_ = std::max(most_moves_, most);
@@ -330,16 +337,16 @@ class Lives {
   }
 
   /// The newest, the oldest, or any row is worth the most, in turn.
-  void give(Policy& policy, int turn) {
-    worth_.resize(static_cast<std::size_t>(policy.rows()));
-    for (int i = 0; i < policy.rows(); ++i) {
-      const int p = policy.positions(0)[i], kind = seed_ % 3;
+  void give(buzz::Evictor& evictor, int turn) {
+    worth_.resize(static_cast<std::size_t>(evictor.rows()));
+    for (int i = 0; i < evictor.rows(); ++i) {
+      const int p = evictor.positions(0)[i], kind = seed_ % 3;
       worth_[static_cast<std::size_t>(i)] =
           static_cast<float>(kind == 0   ? p
                              : kind == 1 ? -p
                                          : ((p + seed_) * 7919 + turn * 104729) % 1009);
     }
-    policy.give(buzz::view(worth_, 1, 1, policy.rows()));
+    evictor.give(buzz::view(worth_, 1, 1, evictor.rows()));
     seed_ += turn % 5 == 0 && seed_ % 3 == 2;
   }
 
@@ -371,7 +378,7 @@ void with_protected(Options o, F&& f) {
 /// Calls f for each small beehive, those too that are refused.
 template <class F>
 void with_segments(F&& f) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+  Small<buzz::Segments> o;
   const auto rules = [&] {
     for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
       for (auto passes : {buzz::Passes::until_bounded, buzz::Passes::single})
@@ -391,9 +398,9 @@ void with_segments(F&& f) {
     for (o.keep = 1; o.keep <= o.chunk; ++o.keep) rules();
 }
 
-bool is_refused(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o) {
+bool is_refused(const Small<buzz::Segments>& o) {
   try {
-    o.most_rows(1);
+    policy_of(o).most_rows(1);
     return false;
   } catch (const buzz::InvalidArgument&) {
     return true;
@@ -428,49 +435,49 @@ TEST(SmallOptions, AreRefusedWhereAPassWouldNotShrink) {
 
 TEST(SmallOptions, OfOtherPoliciesKeepEveryPromise) {
   Lives<buzz::TopK> top;
-  buzz::PolicyOptions<typed::Given, buzz::TopK> t;
+  Small<buzz::TopK> t;
   for (t.heavy = 0; t.heavy <= 5; ++t.heavy)
     for (int threshold : {0, t.heavy, t.heavy + 1, t.heavy + 4}) {
       t.threshold = threshold;
       with_protected(t, [&](const auto& o) { top.all(o); });
     }
   Lives<buzz::Nothing> nothing;
-  buzz::PolicyOptions<typed::Given, buzz::Nothing> n;
+  Small<buzz::Nothing> n;
   for (n.threshold = 0; n.threshold <= 7; ++n.threshold) with_protected(n, [&](const auto& o) { nothing.all(o); });
   EXPECT_GT(top.lives() + nothing.lives(), 5000);
 }
 
 TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
-  typed::Full::Options full;
+  buzz::FullOptions full;
   for (full.capacity = 1; full.capacity <= 9; ++full.capacity)
     with_protected(full, [](const auto& o) {
       for (int max_chunk : {1, 2, 5}) {
-        typed::Full policy(o, 1, max_chunk);
-        ASSERT_EQ(policy.capacity(), o.capacity) << "sink " << o.sink << " window " << o.window;
+        buzz::Evictor evictor(buzz::full(o), 1, max_chunk);
+        ASSERT_EQ(evictor.capacity(), o.capacity) << "sink " << o.sink << " window " << o.window;
         const int room = std::max(0, o.capacity - o.sink);
-        EXPECT_THROW(policy.pin(o.sink, room + 1), buzz::InvalidArgument);
-        policy.pin(0, o.sink + room);
-        while (policy.rows() + max_chunk <= o.capacity) policy.append(max_chunk);
-        while (policy.rows() < o.capacity) policy.append(1);
-        EXPECT_FALSE(policy.due());
-        EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
-        EXPECT_EQ(policy.rows(), o.capacity);
-        EXPECT_EQ(policy.regions().rows(), o.capacity);
+        EXPECT_THROW(evictor.pin(o.sink, room + 1), buzz::InvalidArgument);
+        evictor.pin(0, o.sink + room);
+        while (evictor.rows() + max_chunk <= o.capacity) evictor.append(max_chunk);
+        while (evictor.rows() < o.capacity) evictor.append(1);
+        EXPECT_FALSE(evictor.due());
+        EXPECT_THROW(evictor.append(1), buzz::CacheFull);
+        EXPECT_EQ(evictor.rows(), o.capacity);
+        EXPECT_EQ(evictor.regions().rows(), o.capacity);
       }
     });
 }
 
 /// Most evictions that moved one row of a stream of single tokens, the newest of which is always worth the most.
-int moves(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int tokens) {
-  typed::Policy<typed::Given, buzz::Segments> policy(o, 1);
+int moves(const Small<buzz::Segments>& o, int tokens) {
+  buzz::Evictor evictor(policy_of(o), 1);
   std::vector<int> of(static_cast<std::size_t>(tokens));
   for (int t = 0; t < tokens; ++t) {
-    policy.append(1);
-    if (!policy.due()) continue;
-    const std::vector<float> worth(policy.positions(0).begin(), policy.positions(0).end());
-    policy.give(buzz::view(worth, 1, 1, policy.rows()));
-    const buzz::Keep& keep = policy.select();
-    for (int i = 0; i < policy.rows(); ++i)
+    evictor.append(1);
+    if (!evictor.due()) continue;
+    const std::vector<float> worth(evictor.positions(0).begin(), evictor.positions(0).end());
+    evictor.give(buzz::view(worth, 1, 1, evictor.rows()));
+    const buzz::Keep& keep = evictor.select();
+    for (int i = 0; i < evictor.rows(); ++i)
       of[static_cast<std::size_t>(worth[static_cast<std::size_t>(keep.rows(0)[i])])] += keep.rows(0)[i] != i;
   }
   return *std::max_element(of.begin(), of.end());
@@ -478,36 +485,36 @@ int moves(const buzz::PolicyOptions<typed::Given, buzz::Segments>& o, int tokens
 
 /// Rows that are dropped one by one move one by one: a chunk of 100 that leaves 99 evicts every other token.
 TEST(Moves, AreNotFewWhereNearlyAllOfAChunkStays) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
-  EXPECT_TRUE(o.moves_are_few(1)) << "the paper's";
-  EXPECT_TRUE(o.moves_are_few(512));
+  Small<buzz::Segments> o;
+  EXPECT_TRUE(policy_of(o).moves_are_few(1)) << "the paper's";
+  EXPECT_TRUE(policy_of(o).moves_are_few(512));
   o.hive = buzz::HiveRule::together;
-  EXPECT_TRUE(o.moves_are_few(1));
+  EXPECT_TRUE(policy_of(o).moves_are_few(1));
   o.sink = o.window = 0;
   o.threshold = 200;
   o.stride = 0;
   o.chunk = 100;
   o.keep = 99;
-  EXPECT_FALSE(o.moves_are_few(1));
+  EXPECT_FALSE(policy_of(o).moves_are_few(1));
   const int most = moves(o, 2000);
   EXPECT_GT(most, 100);
   o.hive = buzz::HiveRule::heaviest;  // and the half of each 198 is a choice among as many
-  EXPECT_FALSE(o.moves_are_few(1));
+  EXPECT_FALSE(policy_of(o).moves_are_few(1));
   o.hive = buzz::HiveRule::first;
-  EXPECT_TRUE(o.moves_are_few(1));
+  EXPECT_TRUE(policy_of(o).moves_are_few(1));
   EXPECT_LE(moves(o, 2000), buzz::few_moves);
   // A window that is long beside the threshold sees many evictions.
   o = {};
   o.window = 400;
-  EXPECT_TRUE(o.moves_are_few(1));
+  EXPECT_TRUE(policy_of(o).moves_are_few(1));
   o.threshold = 8;
-  EXPECT_FALSE(o.moves_are_few(1));
+  EXPECT_FALSE(policy_of(o).moves_are_few(1));
   EXPECT_GT(moves(o, 2000), buzz::few_moves);
 }
 
 /// The same of larger sizes, where many are few and many are not.
 TEST(Moves, AreNoMoreThanIsSaid) {
-  buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+  Small<buzz::Segments> o;
   int few = 0, many = 0;
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together})
     for (int threshold : {10, 31, 80})
@@ -533,15 +540,15 @@ TEST(Moves, DecideHowKeysAreStored) {
   buzz::Rope rope{10000.0};
   rope.positions = buzz::Positions::compact;
   const buzz::Shape shape{1, 1, 4};
-  typed::Options o;
+  buzz::BeehiveOptions o;
   o.hive = buzz::HiveRule::together;
-  EXPECT_FALSE(typed::Cache<float>(shape, o, rope).has_raw_keys());
+  EXPECT_FALSE(buzz::BuzzCache<float>(shape, buzz::beehive(o), rope).has_raw_keys());
   o.stride = 0;
   o.chunk = 100;
   o.keep = 99;
-  EXPECT_TRUE(typed::Cache<float>(shape, o, rope).has_raw_keys());
+  EXPECT_TRUE(buzz::BuzzCache<float>(shape, buzz::beehive(o), rope).has_raw_keys());
   rope.keys = buzz::KeyStorage::rotated;
-  EXPECT_THROW(typed::Cache<float>(shape, o, rope), buzz::InvalidArgument);
+  EXPECT_THROW(buzz::BuzzCache<float>(shape, buzz::beehive(o), rope), buzz::InvalidArgument);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ TEST(Full, CountsSinkAndWindowAmongItsRows) {
   EXPECT_EQ(policy.capacity(), 20);
   policy.append(20);
   EXPECT_EQ(policy.regions(), (buzz::Regions{4, 0, 8, 8}));
-  EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+  EXPECT_THROW(policy.append(1), buzz::CacheFull);
   o.capacity = 5;  // the window is what is left
   Full narrow(o, 1, 5);
   narrow.append(5);
@@ -151,12 +151,12 @@ TEST(Full, CountsSinkAndWindowAmongItsRows) {
 TEST(Full, RefusesWhatDoesNotFitAndStaysAsItIs) {
   Full policy = full(5, 4);
   policy.append(3);
-  EXPECT_THROW(policy.append(3), buzz::InvalidArgument);
+  EXPECT_THROW(policy.append(3), buzz::CacheFull);
   EXPECT_EQ(positions(policy), (Rows{0, 1, 2}));
   EXPECT_EQ(policy.next_position(), 3);
   policy.append(2);
   EXPECT_EQ(positions(policy), (Rows{0, 1, 2, 3, 4}));
-  EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+  EXPECT_THROW(policy.append(1), buzz::CacheFull);
 }
 
 }  // namespace

@@ -40,9 +40,9 @@ std::vector<std::int32_t> every(int count, int stride) {
 using Rows = std::vector<std::int32_t>;
 
 TEST(Beats, IsStrict) {
-  EXPECT_TRUE(buzz::beats(2, 1));
-  EXPECT_FALSE(buzz::beats(1, 2));
-  EXPECT_FALSE(buzz::beats(1, 1));
+  EXPECT_TRUE(buzz::beats(2.f, 1.f));
+  EXPECT_FALSE(buzz::beats(1.f, 2.f));
+  EXPECT_FALSE(buzz::beats(1.f, 1.f));
   EXPECT_FALSE(buzz::beats(0.f, -0.f));
 }
 
@@ -144,7 +144,7 @@ TEST(PickChunks, AreTheBestByASort) {
       for (int i = begin; i < end; ++i) order.push_back(i);
       std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
         const float x = worth[static_cast<std::size_t>(a)], y = worth[static_cast<std::size_t>(b)];
-        return (x == x ? x : -1.f) > (y == y ? y : -1.f);
+        return (buzz::is_nan(x) ? -1.f : x) > (buzz::is_nan(y) ? -1.f : y);
       });
       order.resize(static_cast<std::size_t>((end - begin + stride - 1) / stride));
       std::sort(order.begin(), order.end());

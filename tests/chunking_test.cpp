@@ -85,7 +85,7 @@ TYPED_TEST(Chunking, OfFewQueryRowsIsBitEqualWhileNothingIsEvicted) {
   typed::Options o;
   for (auto mass : {AttentionKind::accumulated, AttentionKind::mean, AttentionKind::latest, AttentionKind::newest,
                     AttentionKind::largest, AttentionKind::decayed}) {
-    o.mass = mass;
+    o.attention = mass;
     expect_same_bits<TypeParam, typed::Beehive>(
         o, mass == AttentionKind::newest || mass == AttentionKind::largest || mass == AttentionKind::decayed);
   }

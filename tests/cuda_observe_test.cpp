@@ -148,8 +148,8 @@ TEST(CudaObserve, ANaNQueryGivesNoMass) {
                 buzz::view(expected, 4, 4, 64));
     const Floats out = twin.attend(q, k, v, {4, 0, 1});
     for (std::size_t i = 0; i < out.size(); ++i) {
-      ASSERT_EQ(std::isnan(out[i]), i / 64 == 2 * 4 + 1) << i;
-      ASSERT_EQ(std::isnan(out[i]), std::isnan(expected[i]));
+      ASSERT_EQ(buzz::is_nan(out[i]), i / 64 == 2 * 4 + 1) << i;
+      ASSERT_EQ(buzz::is_nan(out[i]), buzz::is_nan(expected[i]));
     }
     for (int h = 0; h < 2; ++h)
       for (int r = 0; r < 4; ++r) ASSERT_NEAR(twin.score(0, h, r), host.scores(h)[r], 1e-5);
@@ -165,7 +165,7 @@ TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
   Floats v = draw(random, 4 * 64);
   v[2 * 64 + 7] = NAN;
   const Floats out = twin.attend(q, k, v, {4, 0, 1});
-  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 128 >= 2 && i % 64 == 7) << i;
+  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(buzz::is_nan(out[i]), i / 128 >= 2 && i % 64 == 7) << i;
 }
 
 }  // namespace

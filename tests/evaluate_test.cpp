@@ -11,10 +11,11 @@
 #include "evaluate/jsonl.h"
 #include "evaluate/results_cache.h"
 #include "evaluate/sentences.h"
-#include "evaluate/settings.h"
+#include "evaluate/sized_policy.h"
 #include "evaluate/table.h"
 #include "model/refused.h"
 #include "temporary_folder.h"
+#include "tiny_llama/policies.h"
 
 namespace {
 
@@ -97,26 +98,70 @@ TEST(Jobs, ThrowWhatAJobThrew) {
   EXPECT_LT(done, 100);
 }
 
-TEST(Settings, LaterOnesWin) {
-  evaluate::Settings s;
-  s.add("window=0.2,keep=4");
-  s.add("keep=2,hive=first");
-  EXPECT_EQ(s.number("window", 0.5, 0, 1), 0.2);
-  EXPECT_EQ(s.integer("keep", 1, 1), 2);
-  EXPECT_EQ(s.integer("stride", 5, 1), 5);
-  EXPECT_EQ(s.word("hive", 0, {{"first", 1}, {"together", 2}}), 1);
-  s.refuse_others("policy");
+evaluate::Sizes sizes(int budget = 500) {
+  evaluate::Sizes s;
+  s.budget = budget;
+  s.tokens = 2000;
+  return s;
+}
+std::string sized(const std::string& spec, const evaluate::Sizes& s = sizes()) {
+  return buzz::to_text(evaluate::sized_policy(spec, s));
 }
 
-TEST(Settings, RefuseByName) {
-  evaluate::Settings s;
-  s.add("window=2,keep=1.5,hive=last,spare=1");
-  EXPECT_REFUSED_WITH("window = '2', allowed: a number from 0 to 1", s.number("window", 0.5, 0, 1));
-  EXPECT_REFUSED_WITH("keep = '1.5', allowed: an integer", s.integer("keep", 1, 1));
-  EXPECT_REFUSED_WITH("hive = 'last', allowed: first, together", s.word("hive", 0, {{"first", 1}, {"together", 2}}));
-  EXPECT_REFUSED_WITH("'spare', allowed: hive, keep, window", s.refuse_others("buzz"));
-  for (const char* text : {"window", "=2", "window=", "a=1,,b"})
-    EXPECT_REFUSED_WITH("key=value", evaluate::Settings().add(text));
+TEST(SizedPolicy, TakesAllOfTheBudget) {
+  for (const buzz::PolicyInfo& p : tiny_llama::policies())
+    for (const char* options : {"", ":window=0.2", ":sink=1", ":sink=9,window=0.93"}) {
+      const std::string spec = p.name + std::string(options);
+      if (p.name == std::string("full")) continue;
+      const buzz::Policy policy = evaluate::sized_policy(spec, sizes());
+      EXPECT_EQ(policy.most_rows(32), 500) << spec;
+      EXPECT_EQ(policy.name, p.name);
+    }
+  EXPECT_EQ(sized("full"), "full:capacity=2000");
+}
+
+TEST(SizedPolicy, HasSharesForSizes) {
+  EXPECT_EQ(sized("beehive:window=0.2"), "beehive:window=93,threshold=371");
+  EXPECT_EQ(sized("streaming:window=0.5,sink=0"), "streaming:sink=0,window=234,threshold=234");
+  EXPECT_EQ(sized("heavy_hitter:heavy=0.5"), "heavy_hitter:window=234,heavy=117,threshold=234");
+  EXPECT_EQ(sized("key_outliers:heavy=0.5"), "key_outliers:window=372,heavy=46,threshold=92");
+}
+
+TEST(SizedPolicy, HasThePolicysOwnOptions) {
+  EXPECT_EQ(sized("diverse_beehive:keep=4,chunk=16,hive=together"),
+            "diverse_beehive:window=232,threshold=232,stride=0,chunk=16,keep=4,hive=together");
+  EXPECT_EQ(sized("heavy_hitter:attention=mean"), "heavy_hitter:window=234,attention=mean,heavy=234");
+}
+
+TEST(SizedPolicy, FillsTheBudgetFromOneCall) {
+  evaluate::Sizes whole = sizes();
+  whole.max_chunk = 1000;
+  const buzz::Policy filled = evaluate::sized_policy("beehive:window=0.2,fill=8", whole);
+  const auto& o = *filled.select.as<buzz::Segments::Options>();
+  EXPECT_EQ(o.stride, 0);
+  EXPECT_GE(o.chunk, 8);
+  const int fresh = 1000 - 4 - 93;
+  EXPECT_EQ((fresh * o.keep + o.chunk - 1) / o.chunk, 371);
+  EXPECT_EQ(sized("beehive:fill=8"), sized("beehive")) << "which is read in chunks";
+  EXPECT_EQ(sized("beehive:fill=0", whole), sized("beehive", whole));
+}
+
+TEST(SizedPolicy, RefusesByName) {
+  EXPECT_REFUSED_WITH("policy = best, allowed: beehive, strided", sized("best"));
+  EXPECT_REFUSED_WITH("policy option = stride, allowed: sink, window, threshold", sized("streaming:stride=2"));
+  EXPECT_REFUSED_WITH("budget = 20 rows, allowed: >= 37", sized("beehive", sizes(20)));
+  EXPECT_REFUSED_WITH("budget = 40 rows, allowed: >= 42", sized("beehive:sink=9", sizes(40)));
+  EXPECT_REFUSED_WITH("rows of 'streaming:threshold=9' = 509, allowed: <= 500", sized("streaming:threshold=9"));
+  EXPECT_REFUSED_WITH("window_share = 2.000000, allowed: 0 to 1", sized("beehive:window=2"));
+  EXPECT_REFUSED_WITH("heavy = '2', allowed: 0 to 1", sized("heavy_hitter:heavy=2"));
+  EXPECT_REFUSED_WITH("heavy = '1', allowed: no value", sized("beehive:heavy=1"));
+  EXPECT_REFUSED_WITH("fill = '8', allowed: no value", sized("tova:fill=8"));
+  EXPECT_REFUSED_WITH("fill = '1.5', allowed: 0 to", sized("beehive:fill=1.5"));
+  EXPECT_REFUSED_WITH("hive = last, allowed: first, heaviest, together", sized("beehive:hive=last"));
+  EXPECT_REFUSED_WITH("full, which has no options here", sized("full:capacity=3"));
+  EXPECT_REFUSED_WITH("policy = user_scores", sized("user_scores"));
+  for (const char* text : {"window", "=2", "window=", "keep=1,,hive=first"})
+    EXPECT_REFUSED_WITH("option", sized(std::string("beehive:") + text));
 }
 
 TEST(Sentences, AreWholeOnesOfRunningText) {
@@ -149,9 +194,11 @@ TEST_F(Jsonl, RefusesByLineAndField) {
                       evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"c\": [{\"b\": 1, \"b\": 1}]}"), 10));
   EXPECT_NO_THROW(evaluate::read_jsonl(file("{\"a\": {\"b\": 1}, \"b\": [{\"a\": 1}, {\"a\": 1}]}"), 10));
   EXPECT_REFUSED_WITH("a JSON object a line", evaluate::read_jsonl(file("\n"), 10));
+  EXPECT_THROW(evaluate::read_jsonl(file("[1]"), 10), buzz::FileError);
   const json line = {{"line", 7}, {"number", 1}, {"none", json::array()}, {"mixed", {"a", 1}}};
   EXPECT_REFUSED_WITH("f:7 text = missing, allowed: a text", evaluate::field<std::string>("f", line, "text"));
   EXPECT_REFUSED_WITH("f:7 number = '1'", evaluate::field<std::string>("f", line, "number"));
+  EXPECT_THROW(evaluate::field<std::string>("f", line, "number"), buzz::FileError);
   for (const char* name : {"number", "none", "mixed"})
     EXPECT_REFUSED_WITH("a list of texts", evaluate::field<std::vector<std::string>>("f", line, name));
 }

@@ -12,9 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using oracle::bytes_of;
-using oracle::refused;
 
 using Cache = typed::Cache<float>;
+
+/// The field of the FileError that f() is refused with: all that is refused here is the file's fault.
+template <class F>
+std::string refused(F&& f) {
+  return oracle::refused<buzz::FileError>(f);
+}
 
 class File : public ::testing::Test, protected TemporaryFolder {
  protected:

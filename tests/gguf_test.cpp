@@ -22,7 +22,9 @@ using model::text;
 using tiny_llama::Gguf;
 using tiny_llama::Tensor;
 
-Gguf parse(const GgufBuilder& builder) { return Gguf::parse(builder.build()); }
+Gguf parse(const GgufBuilder& builder) {
+  return model::from_file([&] { return Gguf::parse(builder.build()); });
+}
 
 /// A file with one F32 tensor [2, 3] called "t".
 GgufBuilder one_tensor() {
@@ -214,7 +216,7 @@ TEST(GgufRefuses, EveryTruncation) {
   ASSERT_NO_THROW(Gguf::parse(whole));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     const std::vector<char> part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_THROW(Gguf::parse(part), buzz::InvalidArgument) << length << " of " << whole.size();
+    EXPECT_THROW(Gguf::parse(part), buzz::FileError) << length << " of " << whole.size();
   }
 }
 
@@ -224,7 +226,7 @@ std::string outcome(std::vector<char> file) {
     const Gguf parsed = Gguf::parse(std::move(file));
     for (const auto& [name, tensor] : parsed.tensors()) floats(tensor);
     return "";
-  } catch (const buzz::InvalidArgument& error) {
+  } catch (const buzz::FileError& error) {
     return error.what();
   }
 }

@@ -90,7 +90,7 @@ TEST(Given, FollowsItsRowAndIsNeverForgotten) {
 
 /// Sink, hive, window and pinned rows alike, whatever chooses; and a new row's 0 beats what is below it.
 template <class Select>
-void keeps_scores(typename buzz::PolicyOptions<typed::Given, Select> o) {
+void keeps_scores(typename typed::Policy<typed::Given, Select>::Options o) {
   o.sink = 2;
   o.window = 3;
   typed::Policy<typed::Given, Select> p(o, 1, 2);
@@ -117,12 +117,12 @@ void keeps_scores(typename buzz::PolicyOptions<typed::Given, Select> o) {
 }
 TEST(Given, IsZeroedByNoEviction) {
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
-    buzz::PolicyOptions<typed::Given, buzz::Segments> o;
+    typed::Policy<typed::Given, buzz::Segments>::Options o;
     o.threshold = 7;
     o.hive = hive;
     keeps_scores<buzz::Segments>(o);
   }
-  buzz::PolicyOptions<typed::Given, buzz::TopK> o;
+  typed::Policy<typed::Given, buzz::TopK>::Options o;
   o.heavy = 4;
   keeps_scores<buzz::TopK>(o);
 }

@@ -4,58 +4,59 @@
 
 #include <memory>
 
+#include "typed.h"
+
 namespace {
 
-template <class Policy>
-std::size_t rows() {
-  return static_cast<std::size_t>(Policy::capacity(typename Policy::Options{}, 3));
-}
-/// The policy's bytes less those that every policy takes. On the heap, since gcc 12 reads the bytes of one that is not
+constexpr int max_chunk = 3;
+
+std::size_t rows(const buzz::Policy& policy) { return static_cast<std::size_t>(policy.most_rows(max_chunk)); }
+/// The evictor's bytes less those that every policy takes. On the heap, since gcc 12 reads the bytes of one that is not
 /// after its end.
-template <class Policy>
-std::size_t of_the_score(std::size_t kv_heads, int max_rollback = 0) {
-  const auto policy = std::make_unique<Policy>(typename Policy::Options{}, static_cast<int>(kv_heads), 3, max_rollback);
-  return policy->bytes() - (8 * kv_heads + 16) * rows<Policy>();
+std::size_t of_the_score(const buzz::Policy& policy, std::size_t kv_heads, int max_rollback = 0) {
+  const auto evictor = std::make_unique<buzz::Evictor>(policy, static_cast<int>(kv_heads), max_chunk, max_rollback);
+  return evictor->bytes() - (8 * kv_heads + 16) * rows(policy);
 }
 
 TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
-  EXPECT_EQ(of_the_score<typed::Streaming>(8), 0u);
-  EXPECT_EQ(of_the_score<typed::Full>(8), 0u);
-  EXPECT_EQ(of_the_score<typed::Beehive>(8), (8 * 8 + 4) * rows<typed::Beehive>());
-  EXPECT_EQ(of_the_score<typed::HeavyHitter>(2), (8 * 2 + 4) * rows<typed::HeavyHitter>());
-  EXPECT_EQ(of_the_score<typed::Tova>(8), (8 * 8 + 4 + 16) * rows<typed::Tova>());
-  EXPECT_EQ(of_the_score<typed::SnapKv>(8), (4 * 8 * 32 + 8) * rows<typed::SnapKv>());
-  EXPECT_EQ((of_the_score<typed::Policy<typed::Given, buzz::TopK>>(8)),
-            8 * 8 * (rows<typed::Policy<typed::Given, buzz::TopK>>()));
-  EXPECT_EQ(of_the_score<typed::KeyDiff>(8), 16 * rows<typed::KeyDiff>());
-  EXPECT_EQ(of_the_score<typed::KeyOutliers>(8), (16 + 16) * rows<typed::KeyOutliers>());
+  using namespace buzz;
+  EXPECT_EQ(of_the_score(streaming(), 8), 0u);
+  EXPECT_EQ(of_the_score(full(), 8), 0u);
+  EXPECT_EQ(of_the_score(strided(), 8), 0u);
+  EXPECT_EQ(of_the_score(beehive(), 8), 12 * 8 * rows(beehive()));
+  EXPECT_EQ(of_the_score(heavy_hitter(), 2), 12 * 2 * rows(heavy_hitter()));
+  EXPECT_EQ(of_the_score(tova(), 8), (12 * 8 + 16) * rows(tova()));
+  EXPECT_EQ(of_the_score(snap_kv(), 8), (4 * 8 * 33 + 4) * rows(snap_kv()));
+  EXPECT_EQ(of_the_score(user_scores(), 8), 8 * 8 * rows(user_scores()));
+  EXPECT_EQ(of_the_score(key_diff(), 8), 16 * rows(key_diff()));
+  EXPECT_EQ(of_the_score(key_outliers(), 8), (16 + 16) * rows(key_outliers()));
+  EXPECT_EQ(of_the_score(key_value_beehive(), 8), (16 + 8) * rows(key_value_beehive()));
 }
 
 TEST(Knobs, RollbackTakesTheMemoryThatThePageSays) {
-  EXPECT_EQ(of_the_score<typed::Beehive>(8, 10) - of_the_score<typed::Beehive>(8),
-            10 * (8 * 8 * rows<typed::Beehive>() + 4));
-  EXPECT_EQ(of_the_score<typed::SnapKv>(8, 10) - of_the_score<typed::SnapKv>(8),
-            10 * (4 * 8 * rows<typed::SnapKv>() + 4));
-  EXPECT_EQ(of_the_score<typed::Streaming>(8, 10), 0u);
+  const auto copies = [](const buzz::Policy& policy) { return of_the_score(policy, 8, 10) - of_the_score(policy, 8); };
+  EXPECT_EQ(copies(buzz::beehive()), 10 * (8 * 8 * rows(buzz::beehive()) + 4));
+  EXPECT_EQ(copies(buzz::snap_kv()), 10 * (4 * 8 * rows(buzz::snap_kv()) + 4));
+  EXPECT_EQ(copies(buzz::streaming()), 0u);
 }
 
 TEST(Knobs, RollbackTakesTheScratchThatThePageSays) {
   const auto scratch = [](int max_rollback) {
-    return typed::Cache<float>({8, 2, 64, 3, max_rollback}).memory().scratch;
+    return buzz::BuzzCache<float>({8, 2, 64, max_chunk, max_rollback}, buzz::beehive()).memory().scratch;
   };
-  EXPECT_EQ(scratch(1) - scratch(0), 4 * 2 * rows<typed::Beehive>());
-  EXPECT_EQ(scratch(2) - scratch(0), 2 * 4 * 2 * rows<typed::Beehive>());
+  EXPECT_EQ(scratch(1) - scratch(0), 4 * 2 * rows(buzz::beehive()));
+  EXPECT_EQ(scratch(2) - scratch(0), 2 * 4 * 2 * rows(buzz::beehive()));
   EXPECT_EQ(scratch(100), scratch(2));
 }
 
 TEST(Knobs, KeysAndValuesTakeTheMemoryThatThePageSays) {
-  const buzz::Shape shape{8, 2, 64, 3};
-  const typed::Cache<Eigen::half> half(shape);
-  const typed::Cache<std::int8_t> int8(shape);
-  const std::size_t bytes = 2 * 2 * 64 * rows<typed::Beehive>();
+  const buzz::Shape shape{8, 2, 64, max_chunk};
+  const buzz::BuzzCache<Eigen::half> half(shape, buzz::beehive());
+  const buzz::BuzzCache<std::int8_t> int8(shape, buzz::beehive());
+  const std::size_t bytes = 2 * 2 * 64 * rows(buzz::beehive());
   // A row that is being put in takes head_dim floats more.
   EXPECT_EQ(half.memory().keys_and_values - bytes * 2, 64 * sizeof(float));
-  EXPECT_EQ(int8.memory().keys_and_values - bytes - 2 * 2 * 4 * rows<typed::Beehive>(), 64 * sizeof(float));
+  EXPECT_EQ(int8.memory().keys_and_values - bytes - 2 * 2 * 4 * rows(buzz::beehive()), 64 * sizeof(float));
 }
 
 }  // namespace

@@ -4,14 +4,18 @@
 
 #include "buzz/adapters/llama.h"
 #include "fake_llama.h"
+#include "typed.h"
 
 namespace {
 
 using fake::Batch;
 using fake::Context;
 
-template <class Policy>
-using Eviction = buzz::LlamaEviction<Context, Policy>;
+template <class P>
+struct Eviction : buzz::LlamaEviction<Context> {
+  Eviction(const typename P::Options& o, int max_chunk, buzz::LlamaPositions p = buzz::LlamaPositions::kept)
+      : buzz::LlamaEviction<Context>(P::make(o), max_chunk, p) {}
+};
 
 /// At most 31 rows with calls of 5 tokens.
 template <class Policy>
@@ -88,7 +92,7 @@ void expect_as_alone(buzz::LlamaPositions positions) {
     ASSERT_EQ(eviction.decode(Batch{n}), 0);
     reference.decode(n);
     ASSERT_EQ(list(eviction.positions()), reference.positions()) << t;
-    const auto scores = list(eviction.policy().scores(0)), expected = list(reference.policy().scores(0));
+    const auto scores = list(eviction.evictor().scores(0)), expected = list(reference.policy().scores(0));
     ASSERT_EQ(scores, expected) << t;
     for (int r = 0; r < eviction.rows(); ++r) {
       const auto cell = static_cast<std::size_t>(eviction.cells()[r]);
@@ -124,7 +128,7 @@ TEST(LlamaEviction, RemovesMergedRangesFirstAndThenShiftsEachRunOnce) {
   o.threshold = 6;
   Eviction<typed::Streaming> eviction(o, 4, buzz::LlamaPositions::closed);
   begin(eviction, context);
-  eviction.policy().pin(4, 2);
+  eviction.evictor().pin(4, 2);
   for (int i = 0; i < 4; ++i) eviction.decode(Batch{4});
   ASSERT_TRUE(eviction.evict());
   EXPECT_EQ(context.log, (std::vector<std::string>{"rm 2 4", "rm 6 12", "add 4 6 -2", "add 12 16 -8"}));
@@ -176,7 +180,7 @@ TEST(LlamaEviction, NeedsNoCallbackWithoutProbabilities) {
   EXPECT_EQ(context.params.flash_attn_type, fake::Flash::enabled);
   EXPECT_EQ(context.params.cb_eval, nullptr);
   for (int i = 0; i < 100; ++i) ASSERT_EQ(eviction.decode(Batch{5}), 0);
-  EXPECT_LE(eviction.rows(), eviction.policy().capacity());
+  EXPECT_LE(eviction.rows(), eviction.evictor().capacity());
 }
 
 TEST(LlamaEviction, CompactsIntoTheFirstCellsAndGoesOnAsBefore) {
@@ -195,7 +199,7 @@ TEST(LlamaEviction, CompactsIntoTheFirstCellsAndGoesOnAsBefore) {
       ASSERT_EQ(cells, first);
     }
     ASSERT_EQ(list(a.positions()), list(b.positions()));
-    ASSERT_EQ(list(a.policy().scores(0)), list(b.policy().scores(0)));
+    ASSERT_EQ(list(a.evictor().scores(0)), list(b.evictor().scores(0)));
   }
   EXPECT_EQ(a.report().compactions, 29);
   EXPECT_GT(a.report().evictions, 20);
@@ -230,11 +234,11 @@ TEST(LlamaEviction, IsAsBeforeAfterACallThatFailed) {
   begin(eviction, context);
   eviction.decode(Batch{5});
   const auto positions = list(eviction.positions());
-  const auto scores = list(eviction.policy().scores(0));
+  const auto scores = list(eviction.evictor().scores(0));
   EXPECT_EQ(eviction.decode(Batch{5, -1, 4}), 2);  // aborted when four tokens were stored
   EXPECT_EQ(context.used(), 5);
   EXPECT_EQ(list(eviction.positions()), positions);
-  EXPECT_EQ(list(eviction.policy().scores(0)), scores);
+  EXPECT_EQ(list(eviction.evictor().scores(0)), scores);
   EXPECT_EQ(eviction.report().failed, 1);
   EXPECT_EQ(eviction.report().tokens, 5);
   EXPECT_EQ(eviction.decode(Batch{5}), 0);
@@ -337,6 +341,19 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
   expect_refused("tokens", [&] { eviction.decode(Batch{0}); });
   expect_refused("tokens", [&] { eviction.decode(Batch{6}); });
   expect_refused("tokens", [&] { eviction.after_decode(0); });  // without before_decode()
+}
+
+TEST(LlamaEviction, SaysThatItIsFullBeforeAnythingIsDecoded) {
+  Context context;
+  buzz::Full::Options options;
+  options.capacity = 7;
+  Eviction<buzz::Full> eviction(options, 5);
+  begin(eviction, context);
+  eviction.decode(Batch{5});
+  EXPECT_THROW(eviction.decode(Batch{3, 5}), buzz::CacheFull);
+  EXPECT_EQ(context.used(), 5);
+  EXPECT_EQ(eviction.decode(Batch{2, 5}), 0);
+  EXPECT_EQ(eviction.rows(), 7);
 }
 
 TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {

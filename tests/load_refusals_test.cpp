@@ -14,9 +14,14 @@ using buzz::Rope;
 using oracle::bytes_of;
 using oracle::Config;
 using oracle::Kind;
-using oracle::refused;
 using oracle::small;
 using oracle::Text;
+
+/// The field of the FileError that f() is refused with: all that is refused here is the file's fault.
+template <class F>
+std::string refused(F&& f) {
+  return oracle::refused<buzz::FileError>(f);
+}
 
 template <class T, class P>
 typed::Cache<T, P> cache_of(const Config& c, const Rope& rope = {}, const buzz::AttentionOptions& attention = {}) {

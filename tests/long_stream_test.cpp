@@ -6,12 +6,14 @@
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace {
 
 using buzz::AttentionKind;
+using buzz::Evictor;
 
-/// Stands for a saved policy whose rows have these positions, and in every head the same sum.
+/// Stands for a saved evictor whose rows have these positions, and in every head the same sum.
 class State : public buzz::Reader {
  public:
   State(std::istream& version, std::vector<std::int32_t> positions, int next, double sum)
@@ -33,46 +35,38 @@ class State : public buzz::Reader {
 };
 
 /// Two rows of the same sum, after `next` tokens.
-template <class P>
-P after(int next, double sum, const typename P::Options& options, int kv_heads = 1) {
+Evictor after(int next, double sum, const buzz::Policy& policy, int kv_heads = 1) {
   std::stringstream version;
   buzz::Writer writer(version);
   State state(version, {next - 2, next - 1}, next, sum);
-  P policy(options, kv_heads, 1);
-  P::archive(policy, state);
-  return policy;
+  Evictor evictor(policy, kv_heads, 1);
+  Evictor::archive(evictor, state);
+  return evictor;
 }
 
-/// One heavy row stays of three.
-template <class P>
-typename P::Options one_of_three() {
-  typename P::Options o;
-  o.sink = o.window = 0;
-  o.heavy = 1;
-  o.threshold = 2;
-  return o;
+/// One row stays of three, the heaviest by that score.
+buzz::Policy one_of_three(buzz::ScoreSpec score, buzz::Sharing sharing = buzz::Sharing::head, int threshold = 2) {
+  return buzz::policy(std::move(score), buzz::TopK::Options{1, threshold}, {}, sharing);
+}
+buzz::Policy one_of_three(AttentionKind kind = AttentionKind::accumulated, float decay = 0.5f) {
+  return one_of_three(buzz::attention_sum({kind, decay}));
 }
 
 /// Eight more queries of which each gives a quarter to the second row of every head.
-template <class P>
-void observe_the_second(P& policy) {
-  const int heads = policy.kv_heads();
+void observe_the_second(Evictor& evictor) {
+  const int heads = evictor.kv_heads();
   std::vector<float> mass;
   for (int h = 0; h < heads; ++h) mass.insert(mass.end(), {0, 0.25f});
-  for (int i = 0; i < 8; ++i) policy.observe_mass(buzz::View<const float>(mass.data(), 1, heads, 2));
+  for (int i = 0; i < 8; ++i) evictor.observe_mass(buzz::View<const float>(mass.data(), 1, heads, 2));
 }
 
 /// Does the second row stay?
-template <class P>
-bool keeps_the_second(P& policy) {
-  policy.append(1);
-  const std::vector<float> rows(static_cast<std::size_t>(3 * policy.kv_heads()), 1.f);
-  const buzz::View<const float> view(rows.data(), policy.kv_heads(), 3, 1);
-  if constexpr (P::needs_rows)
-    policy.select(view, view);
-  else
-    policy.select();
-  return policy.rows() == 1 && policy.positions(0)[0] == policy.next_position() - 2;
+bool keeps_the_second(Evictor& evictor) {
+  evictor.append(1);
+  const std::vector<float> rows(static_cast<std::size_t>(3 * evictor.kv_heads()), 1.f);
+  const buzz::View<const float> view(rows.data(), evictor.kv_heads(), 3, 1);
+  evictor.select(view, view);
+  return evictor.rows() == 1 && evictor.positions(0)[0] == evictor.next_position() - 2;
 }
 
 constexpr double kSums[] = {1 << 23, 1 << 24, 1 << 28, 1 << 30};
@@ -81,95 +75,83 @@ constexpr int kTokens[] = {1 << 24, 1000000000, 2147483000};
 TEST(LongStream, AccumulatedMassGrowsOn) {
   for (const double sum : kSums)
     for (const int tokens : kTokens) {
-      auto policy = after<typed::HeavyHitter>(tokens, sum, one_of_three<typed::HeavyHitter>());
-      observe_the_second(policy);
-      EXPECT_EQ(static_cast<double>(policy.scores(0)[1]), sum + 2);
-      EXPECT_TRUE(keeps_the_second(policy)) << sum << " after " << tokens;
+      Evictor evictor = after(tokens, sum, one_of_three());
+      observe_the_second(evictor);
+      EXPECT_EQ(static_cast<double>(evictor.scores(0)[1]), sum + 2);
+      EXPECT_TRUE(keeps_the_second(evictor)) << sum << " after " << tokens;
     }
 }
 
 TEST(LongStream, SoDoesItsMean) {
-  auto options = one_of_three<typed::HeavyHitter>();
-  options.attention = AttentionKind::mean;
   std::stringstream version;
   buzz::Writer writer(version);
   for (const double sum : kSums) {
     version.seekg(0);
     // So old that one token more is not seen in a float.
     State state(version, {0, 1}, 1 << 30, sum);
-    typed::HeavyHitter policy(options, 1, 1);
-    typed::HeavyHitter::archive(policy, state);
+    Evictor evictor(one_of_three(AttentionKind::mean), 1, 1);
+    Evictor::archive(evictor, state);
     // The first gives its seniority back, and the second gets as much again.
     for (const std::vector<float>& mass : {std::vector<float>{0.25f, 0}, std::vector<float>{0, 0.25f}})
-      for (int i = 0; i < 8; ++i) policy.observe_mass(buzz::View<const float>(mass.data(), 1, 1, 2));
-    policy.append(1);
-    policy.select();
-    EXPECT_EQ(policy.positions(0)[0], 1) << sum << ": the same sum over a token less";
+      for (int i = 0; i < 8; ++i) evictor.observe_mass(buzz::View<const float>(mass.data(), 1, 1, 2));
+    evictor.append(1);
+    evictor.select();
+    EXPECT_EQ(evictor.positions(0)[0], 1) << sum << ": the same sum over a token less";
   }
 }
 
 TEST(LongStream, SoDoMassesOfOneListForAllHeads) {
-  using Policy = typed::Policy<typed::Shared<typed::Mass>, buzz::TopK>;
   for (const double sum : kSums) {
-    auto policy = after<Policy>(1 << 30, sum, one_of_three<Policy>(), 8);
-    observe_the_second(policy);
-    EXPECT_TRUE(keeps_the_second(policy)) << sum;
+    Evictor evictor = after(1 << 30, sum, one_of_three(buzz::attention_sum(), buzz::Sharing::layer), 8);
+    observe_the_second(evictor);
+    EXPECT_TRUE(keeps_the_second(evictor)) << sum;
   }
 }
 
 TEST(LongStream, SoDoMassesMixedWithOtherScores) {
-  using Policy = typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
   for (const double sum : kSums) {
-    auto policy = after<Policy>(1 << 30, sum, one_of_three<Policy>());
-    observe_the_second(policy);
-    EXPECT_TRUE(keeps_the_second(policy)) << sum;
+    Evictor evictor = after(1 << 30, sum, one_of_three(buzz::sum(buzz::attention_sum(), buzz::value_norm())));
+    observe_the_second(evictor);
+    EXPECT_TRUE(keeps_the_second(evictor)) << sum;
   }
 }
 
 TEST(LongStream, SoDoesMassThatFades) {
-  using Policy = typed::Policy<typed::Fading<typed::Mass>, buzz::TopK>;
   for (const double sum : kSums) {
-    auto options = one_of_three<Policy>();
-    options.fade = 0.01f;
-    auto policy = after<Policy>(1 << 30, sum, options);
-    observe_the_second(policy);
-    EXPECT_TRUE(keeps_the_second(policy)) << sum;
+    Evictor evictor = after(1 << 30, sum, one_of_three(buzz::faded(buzz::attention_sum(), {0.01f})));
+    observe_the_second(evictor);
+    EXPECT_TRUE(keeps_the_second(evictor)) << sum;
   }
 }
 
 TEST(LongStream, DecayedMassThatHardlyDecays) {
-  auto options = one_of_three<typed::HeavyHitter>();
-  options.attention = AttentionKind::decayed;
-  options.decay = 1 - 0x1p-24f;
-  auto policy = after<typed::HeavyHitter>(1 << 30, 1 << 24, options);
-  observe_the_second(policy);
-  EXPECT_TRUE(keeps_the_second(policy));
+  Evictor evictor = after(1 << 30, 1 << 24, one_of_three(AttentionKind::decayed, 1 - 0x1p-24f));
+  observe_the_second(evictor);
+  EXPECT_TRUE(keeps_the_second(evictor));
 }
 
 TEST(LongStream, RollbackBringsEveryBitBack) {
-  auto options = one_of_three<typed::HeavyHitter>();
-  options.threshold = 9;
-  typed::HeavyHitter policy(options, 1, 1, 4);
-  policy.append(1);
+  Evictor evictor(one_of_three(buzz::attention_sum(), buzz::Sharing::head, 9), 1, 1, 4);
+  evictor.append(1);
   const float large = 0x1p30f, small = 0.25f;
-  policy.observe_mass(buzz::View<const float>(&large, 1, 1, 1));
-  for (int i = 0; i < 3; ++i) policy.observe_mass(buzz::View<const float>(&small, 1, 1, 1));
+  evictor.observe_mass(buzz::View<const float>(&large, 1, 1, 1));
+  for (int i = 0; i < 3; ++i) evictor.observe_mass(buzz::View<const float>(&small, 1, 1, 1));
   const std::vector<float> two = {0.25f, 0};
-  policy.append(1);
-  policy.observe_mass(buzz::View<const float>(two.data(), 1, 1, 2));
-  EXPECT_EQ(static_cast<double>(policy.scores(0)[0]), 0x1p30 + 1);
-  policy.rollback(1);
-  EXPECT_EQ(static_cast<double>(policy.scores(0)[0]), 0x1p30 + 0.75);
+  evictor.append(1);
+  evictor.observe_mass(buzz::View<const float>(two.data(), 1, 1, 2));
+  EXPECT_EQ(static_cast<double>(evictor.scores(0)[0]), 0x1p30 + 1);
+  evictor.rollback(1);
+  EXPECT_EQ(static_cast<double>(evictor.scores(0)[0]), 0x1p30 + 0.75);
 }
 
 TEST(LongStream, EndsBeforeItsPositionsOverflow) {
   const int most = std::numeric_limits<std::int32_t>::max();
-  auto policy = after<typed::HeavyHitter>(most - 1, 1, one_of_three<typed::HeavyHitter>());
-  policy.append(1);
-  policy.select();
-  EXPECT_EQ(policy.next_position(), most);
-  EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
-  EXPECT_EQ(policy.next_position(), most);
+  Evictor evictor = after(most - 1, 1, one_of_three());
+  evictor.append(1);
+  evictor.select();
+  EXPECT_EQ(evictor.next_position(), most);
+  EXPECT_THROW(evictor.append(1), buzz::InvalidArgument);
+  EXPECT_EQ(evictor.next_position(), most);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ HeavyHitter policy(int kv_heads = 1, AttentionKind kind = AttentionKind::accumul
   o.window = 0;
   o.heavy = 2;
   o.threshold = 6;
-  o.mass = kind;
+  o.attention = kind;
   return HeavyHitter(o, kv_heads, 8);
 }
 

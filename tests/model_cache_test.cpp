@@ -30,7 +30,7 @@ typed::Options sized(int sink, int window, int threshold, int stride) {
 const std::vector<typed::Options> kLayers = {sized(1, 2, 3, 2), sized(0, 4, 6, 3), sized(2, 8, 40, 5)};
 
 /// Gives a layer one token; returns what it attends.
-Values attend(typed::Cache<float>& layer, std::mt19937& random) {
+Values attend(buzz::BuzzCache<float>& layer, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   Values q(8), k(4), v(4), out(8);
   for (Values* values : {&q, &k, &v})
@@ -43,7 +43,8 @@ TEST(ModelCache, HasALayerForEachOptions) {
   Model model(kShape, kLayers);
   EXPECT_EQ(model.layers(), 3);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(model.layer(i).options().threshold, kLayers[static_cast<std::size_t>(i)].threshold);
+    EXPECT_EQ(model.layer(i).policy().select.as<buzz::Segments::Options>()->threshold,
+              kLayers[static_cast<std::size_t>(i)].threshold);
     EXPECT_EQ(model.rows(i), 0);
   }
   EXPECT_EQ(model.layer(0).capacity(), 1 + 2 + 3 + 3);
@@ -88,7 +89,7 @@ TEST(ModelCache, HandsRopeAndAttentionToAllLayers) {
   }
   buzz::AttentionOptions attention;
   attention.scale = 1e-9;  // next to nothing: attention is even
-  Model even(kShape, kLayers, {}, attention);
+  Model even(kShape, kLayers, buzz::Rope(), attention);
   std::mt19937 random(1);
   attend(even.layer(1), random);
   attend(even.layer(1), random);

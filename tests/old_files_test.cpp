@@ -30,7 +30,7 @@ void goes_on(const std::string& version, const std::string& name, C& loaded, C& 
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5f);
   }
-  EXPECT_TRUE(loaded.policy().pins().contains(39)) << "as was pinned before";
+  EXPECT_TRUE(loaded.evictor().pins().contains(39)) << "as was pinned before";
 }
 
 TEST(OldFiles, Of010AreLoaded) {

@@ -83,7 +83,7 @@ TEST(Paper, HasItsSizes) {
   EXPECT_EQ(o.stride, 5);
   EXPECT_EQ(o.keep, 1);
   EXPECT_EQ(o.hive, buzz::HiveRule::first);
-  EXPECT_EQ(o.mass, buzz::AttentionKind::accumulated);
+  EXPECT_EQ(o.attention, buzz::AttentionKind::accumulated);
   EXPECT_EQ(typed::Beehive::capacity(o, 1), 565);
 }
 

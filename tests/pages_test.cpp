@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "buzz/adapters/llama.h"
+#include "buzz/policy_list.h"
 #include "fake_llama.h"
 #include "typed.h"
 
@@ -205,9 +206,8 @@ TEST(Pages, LlamaSnippetEvictsForEver) {
   llama_context_params params;
   const fake::Batch batch{32};
 
-  typed::HeavyHitter::Options options =
-      typed::HeavyHitter::Options::for_rows(/*rows*/ 512, /*most tokens of a call*/ 32);
-  buzz::LlamaEviction<llama_context, typed::HeavyHitter> eviction(options, 32);  // calls of at most 32 tokens
+  const buzz::Policy policy = buzz::policy("heavy_hitter:rows=512,max_chunk=32");
+  buzz::LlamaEviction<llama_context> eviction(policy, /*most tokens of a call*/ 32);
   eviction.attach(params);  // llama_context_params, before the context is made
   eviction.begin(llama_init_from_model(model, params));
   eviction.decode(batch);  // in place of llama_decode(context, batch), for ever

@@ -5,6 +5,7 @@
 #include <regex>
 #include <string>
 
+#include "buzz/policies.h"
 #include "pictures/drawings.h"
 #include "tiny_llama/documents.h"
 
@@ -24,12 +25,12 @@ Tokens some_tokens(std::size_t count) {
   return tokens;
 }
 
-buzz::Options small() {
-  buzz::Options o;
+buzz::Policy small() {
+  buzz::BeehiveOptions o;
   o.sink = 4;
   o.window = 8;
   o.threshold = 30;
-  return o;
+  return buzz::beehive(o);
 }
 
 int count(const std::string& text, const std::string& part) {
@@ -40,9 +41,9 @@ int count(const std::string& text, const std::string& part) {
 
 TEST(Watch, SeesTheRowsOfACacheThatIsNotWatched) {
   const Tokens tokens = some_tokens(120);
-  const Watch watch = read<buzz::Beehive>(model(), tokens, small(), 1, 3);
-  tiny_llama::Llama llama(model(), std::make_unique<tiny_llama::CacheOf<float, buzz::Beehive>>(
-                                       model().config, small(), buzz::Positions::logical, 1));
+  const Watch watch = read(model(), tokens, small(), 1, 3);
+  tiny_llama::Llama llama(
+      model(), std::make_unique<tiny_llama::CacheOf<float>>(model().config, small(), buzz::Positions::logical, 1));
   int most = 0;
   auto seen = watch.rows.begin();
   for (const std::int32_t token : tokens) {
@@ -60,7 +61,7 @@ TEST(Watch, SeesTheRowsOfACacheThatIsNotWatched) {
 
 TEST(Rows, AreStruckOutWhereTheEvictionTookThem) {
   const Tokens tokens = some_tokens(120);
-  const Watch watch = read<buzz::Beehive>(model(), tokens, small(), 1, 3);
+  const Watch watch = read(model(), tokens, small(), 1, 3);
   ASSERT_GE(watch.evictions.size(), 3u);
   for (const Eviction& e : watch.evictions) {
     const std::string drawn = rows("", e.before, 1, tokens, model().tokenizer, e.after.heads[1].positions, {});
@@ -72,7 +73,7 @@ TEST(Rows, AreStruckOutWhereTheEvictionTookThem) {
 
 TEST(Strip, HoldsAsMuchAsAllHeads) {
   const Tokens tokens = some_tokens(300);
-  const Watch watch = read<buzz::HeavyHitter>(model(), tokens, buzz::HeavyHitter::Options::for_rows(90, 16), 16, 3);
+  const Watch watch = read(model(), tokens, buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(90, 16)), 16, 3);
   const std::string drawn = strip(watch.end, 300);
   const std::regex rect("width=\"(\\d+)\" height=\"1\" style=\"[^\"]*opacity:([0-9.]+)\"");
   double held = 0;

@@ -148,7 +148,7 @@ void takes_as_many_as_there_is_room_for(const Config& c, int most) {
   Twin twin(c, {});
   twin.pin(0, c.oracle.sink + most);
   const std::string before = bytes_of(twin.cache());
-  EXPECT_EQ(refused([&] { twin.cache().pin(1000, 1); }), "pinned rows");
+  EXPECT_EQ(refused<buzz::CacheFull>([&] { twin.cache().pin(1000, 1); }), "pinned rows");
   EXPECT_EQ(bytes_of(twin.cache()), before);
   twin.pin(0, c.oracle.sink + most);  // once more is no more
   for (int turn = 0; twin.cache().next_position() < 200; ++turn) ASSERT_NO_THROW(twin.call(1 + turn * 3 % c.max_chunk));
@@ -175,7 +175,7 @@ TEST(PinnedRows, OfTheSinkTakeNoRoom) {
   c.oracle.threshold = 0;
   const CachePtr cache = cache_of(c);
   cache->pin(0, 2);
-  EXPECT_EQ(refused([&] { cache->pin(2, 1); }), "pinned rows");
+  EXPECT_EQ(refused<buzz::InvalidArgument>([&] { cache->pin(2, 1); }), "pinned rows");
 }
 
 TEST(PinnedRows, OutweighHeavierOnes) {
@@ -201,7 +201,7 @@ TEST(Pin, OfAnEvictedPositionIsRefused) {
   int gone = 2;
   while (holds(*cache, gone)) ++gone;
   const std::string before = bytes_of(*cache);
-  EXPECT_EQ(refused([&] { cache->pin(gone, 1); }), "pin");
+  EXPECT_EQ(refused<buzz::InvalidArgument>([&] { cache->pin(gone, 1); }), "pin");
   EXPECT_EQ(refused([&] { cache->pin(gone - 1, 3); }), "pin") << "one of three";
   EXPECT_EQ(bytes_of(*cache), before);
 }
@@ -307,13 +307,13 @@ TEST(PinsOfAModel, AreInAllLayersOrInNone) {
   tight.threshold = 3;
   typed::Model<float> model({1, 1, 4, 1}, {roomy, tight});
   EXPECT_EQ(refused([&] { model.pin(10, 3); }), "pinned rows");
-  EXPECT_TRUE(model.layer(0).policy().pins().empty());
+  EXPECT_TRUE(model.layer(0).evictor().pins().empty());
   model.pin(10, 2);
-  EXPECT_TRUE(model.layer(0).policy().pins().contains(11));
-  EXPECT_TRUE(model.layer(1).policy().pins().contains(11));
+  EXPECT_TRUE(model.layer(0).evictor().pins().contains(11));
+  EXPECT_TRUE(model.layer(1).evictor().pins().contains(11));
   model.unpin(11, 1);
-  EXPECT_FALSE(model.layer(0).policy().pins().contains(11));
-  EXPECT_FALSE(model.layer(1).policy().pins().contains(11));
+  EXPECT_FALSE(model.layer(0).evictor().pins().contains(11));
+  EXPECT_FALSE(model.layer(1).evictor().pins().contains(11));
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ TEST(Pitfall12, MeanAndLatestMassFollowTheAttention) {
     typed::HeavyHitter::Options o;
     o.window = 2;
     o.heavy = 10;
-    o.mass = mass;
+    o.attention = mass;
     const std::vector<int> middle =
         middle_after<typed::HeavyHitter>(o, 200, [](int now, int position) { return (now < 100) == (position < 100); });
     ASSERT_EQ(middle.size(), 10u);

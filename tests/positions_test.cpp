@@ -367,10 +367,10 @@ TEST(MaxPosition, IsWhereLogicalPositionsEnd) {
   Twin twin(wide(Kind::beehive), rope);
   while (twin.cache().next_position() < 96) twin.call(4);
   const std::string before = bytes_of(twin.cache());
-  EXPECT_EQ(refused([&] { feed(twin.cache(), oracle::Text(), 5); }), "position");
+  EXPECT_EQ(refused<buzz::CacheFull>([&] { feed(twin.cache(), oracle::Text(), 5); }), "position");
   EXPECT_EQ(bytes_of(twin.cache()), before);
   twin.call(4);
-  EXPECT_EQ(refused([&] { feed(twin.cache(), oracle::Text(), 1); }), "position");
+  EXPECT_EQ(refused<buzz::CacheFull>([&] { feed(twin.cache(), oracle::Text(), 1); }), "position");
 }
 
 TEST(MaxPosition, IsNeverReachedByCompactOnes) {

@@ -27,12 +27,13 @@ SnapKv::Options options(int queries, int kernel, Pooling pooling = Pooling::max)
 /// The worths of rows whose queries' column sums are given, [queries][rows], with `begin` rows before them.
 Values worth(const SnapKv::Options& o, const std::vector<Values>& sums, int begin = 0) {
   const int rows = static_cast<int>(sums[0].size());
-  typed::RecentMass score(o, 1, rows);
+  buzz::RecentAttention score(o);
+  score.reserve(1, rows);
   score.append(0, rows);
-  for (const Values& s : sums) score.add(0, s.data(), rows, true);
-  Values result(static_cast<std::size_t>(rows - begin));
-  score.worth(0, begin, rows - begin, nullptr, rows, 0, result.data());
-  return result;
+  for (const Values& s : sums) score.observe(buzz::View<const float>(s.data(), 1, 1, rows), true);
+  std::vector<double> result(static_cast<std::size_t>(rows - begin));
+  score.importance({0, begin, rows - begin, nullptr, rows, nullptr, nullptr}, result.data());
+  return Values(result.begin(), result.end());
 }
 
 TEST(RecentMass, IsTheSumOverTheLastQueries) {

@@ -17,7 +17,7 @@ using Frequencies = std::vector<double>;
 
 constexpr double kPi = 3.14159265358979323846;
 
-double plain(double base, int dims, int i) { return 1 / std::pow(base, (2.0 * i) / dims); }
+double plain(double base, int dims, int i) { return 1 / std::pow(buzz::as_written(base), (2.0 * i) / dims); }
 
 void expect_near(const Rope& rope, const Frequencies& expected) {
   ASSERT_EQ(rope.frequencies.size(), expected.size());
@@ -150,6 +150,44 @@ TEST(YarnScaling, OfAModelThatWasTrainedWith32768) {
   EXPECT_NEAR(rope.attention_factor, 1.1386294361119891, 1e-15) << "0.1 ln 4 + 1";
 }
 
+/// Values of 40 digits, made with Python's decimal from the formula of transformers' _compute_yarn_parameters.
+TEST(YarnScaling, OfModelsThatDoNotTruncate) {
+  // The ramp is from 2.62 to 5.63, where truncation makes it 2 to 6.
+  expect_near(scaling::yarn(Rope{10000.0}, 16, 4, 4096, 32, 1, 0, false),
+              {1, 0.31622776601683794, 0.10000000000000001, 0.028613608811988895, 0.0065569715211294347,
+               0.001285632030726688, 0.00025000000000000001, 7.9056941504209485e-05});
+  // Sizes of gpt-oss: from 8.09 to 17.40, where truncation makes it 8 to 18.
+  const Rope rope = scaling::yarn(Rope{150000.0}, 64, 32, 4096, 32, 1, 0, false);
+  const std::size_t pairs[] = {0, 8, 9, 12, 16, 17, 18, 31};
+  const Frequencies expected = {1,
+                                0.050813274815461475,
+                                0.031705696184663769,
+                                0.006794959489732218,
+                                0.00045648391922324016,
+                                0.00012931870124506273,
+                                3.8308812373753384e-05,
+                                3.0235114281192144e-07};
+  for (std::size_t i = 0; i < 8; ++i) EXPECT_NEAR(rope.frequencies[pairs[i]], expected[i], 1e-13 * expected[i]) << i;
+}
+
+TEST(YarnScaling, TruncatesUnlessItIsToldNotTo) {
+  const Rope rope = scaling::yarn(Rope{10000.0}, 16, 4, 4096);
+  EXPECT_EQ(rope.frequencies, scaling::yarn(Rope{10000.0}, 16, 4, 4096, 32, 1, 0, true).frequencies);
+  EXPECT_NE(rope.frequencies, scaling::yarn(Rope{10000.0}, 16, 4, 4096, 32, 1, 0, false).frequencies);
+}
+
+TEST(YarnScaling, OfARampWithoutWidthIsAStep) {
+  for (const bool truncate : {false, true}) {
+    const Rope rope = scaling::yarn(Rope{10000.0}, 16, 4, 4096, 8, 8, 0, truncate);
+    for (int i = 0; i < 8; ++i) {
+      const double ratio = plain(10000, 16, i) / rope.frequencies[static_cast<std::size_t>(i)];
+      if (i < 3 || i > 5) {
+        EXPECT_NEAR(ratio, i < 3 ? 1 : 4, 1e-12) << i;
+      }
+    }
+  }
+}
+
 TEST(YarnScaling, AttentionFactorIsTheCallersOrTheAuthors) {
   EXPECT_EQ(scaling::yarn(Rope{10000.0}, 64, 1, 4096).attention_factor, 1);
   EXPECT_EQ(scaling::yarn(Rope{10000.0}, 64, 0.5, 4096).attention_factor, 1);
@@ -219,12 +257,18 @@ TEST(Scaling, RefusesFactorsBasesAndSizes) {
   for (double bad : {0.0, 1.0, -10000.0, nan, inf})
     EXPECT_EQ(refused([=] { scaling::linear(Rope{bad}, 8, 2); }), "rope.base");
   EXPECT_EQ(refused([] { scaling::linear(Rope{10000.0}, 0, 2); }), "dims");
+  EXPECT_EQ(refused([] { scaling::linear(Rope{10000.0}, 1 << 30, 2); }), "dims");
+  EXPECT_EQ(refused([] { scaling::ntk(Rope{10000.0}, 8, 1e300); }), "rope.base") << "its base would be infinite";
   EXPECT_EQ(refused([] { scaling::ntk(Rope{10000.0}, 2, 2); }), "dims") << "its exponent would be infinite";
 }
 
 TEST(Scaling, RefusesContextsAndBands) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (double bad : {0.0, -64.0, nan}) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (double bad : {0.0, -64.0, nan, inf, -inf}) {
+    EXPECT_EQ(refused([=] { scaling::llama3(Rope{10000.0}, 8, 2, bad, 4, 64); }), "low");
+    EXPECT_EQ(refused([=] { scaling::llama3(Rope{10000.0}, 8, 2, 1, bad, 64); }), "high");
+    EXPECT_EQ(refused([=] { scaling::yarn(Rope{10000.0}, 8, 2, 64, bad); }), "beta_fast");
+    EXPECT_EQ(refused([=] { scaling::yarn(Rope{10000.0}, 8, 2, 64, 32, bad); }), "beta_slow");
     EXPECT_EQ(refused([=] { scaling::llama3(Rope{10000.0}, 8, 2, 1, 4, bad); }), "original_context");
     EXPECT_EQ(refused([=] { scaling::yarn(Rope{10000.0}, 8, 2, bad); }), "original_context");
   }

@@ -1,13 +1,14 @@
 #pragma once
 
-// The caches of tests/data/saved: one of each kind of score, with some tokens behind it. A program of the version that
-// saves them includes this file, and so does the test that loads them, so that both have done the same.
+// The caches of tests/data/saved: one of each kind of score, with some tokens behind it; what saved them and what loads
+// them have done the same.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "buzz.h"
+#include "typed.h"
 
 namespace saved {
 
@@ -30,12 +31,9 @@ class Numbers {
 
 constexpr int query_heads = 4, kv_heads = 2, head_dim = 4, max_chunk = 3;
 
-using GivenTopK = typed::Policy<typed::Given, buzz::TopK>;
-using MassAndValues = typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
-
 /// One call; what it gives out. Scores of the user's own are given after it.
-template <class T, class P>
-std::vector<float> call(typed::Cache<T, P>& cache, Numbers& numbers, int tokens) {
+template <class T>
+std::vector<float> call(buzz::BuzzCache<T>& cache, Numbers& numbers, int tokens) {
   const std::vector<float> q = numbers(tokens * query_heads * head_dim), k = numbers(tokens * kv_heads * head_dim),
                            v = numbers(tokens * kv_heads * head_dim);
   std::vector<float> out(q.size());
@@ -44,7 +42,7 @@ std::vector<float> call(typed::Cache<T, P>& cache, Numbers& numbers, int tokens)
   };
   cache.attend(view(q, query_heads), view(k, kv_heads), view(v, kv_heads),
                buzz::View<float>(out.data(), tokens, query_heads, head_dim));
-  if constexpr (std::is_same<P, GivenTopK>::value) {
+  if (cache.policy().score.template as<buzz::UserScoresOptions>() != nullptr) {
     const std::vector<float> scores = numbers(kv_heads * cache.rows());
     cache.give(buzz::View<const float>(scores.data(), 1, kv_heads, cache.rows()));
   }
@@ -52,8 +50,8 @@ std::vector<float> call(typed::Cache<T, P>& cache, Numbers& numbers, int tokens)
 }
 
 /// Calls of 1, 2, 3, 1, 2, ... tokens, from the next token on; what they give out.
-template <class T, class P>
-std::vector<float> calls(typed::Cache<T, P>& cache, int count) {
+template <class T>
+std::vector<float> calls(buzz::BuzzCache<T>& cache, int count) {
   std::vector<float> all;
   for (int i = 0; i < count; ++i) {
     Numbers numbers(static_cast<std::uint32_t>(cache.next_position()));
@@ -63,22 +61,14 @@ std::vector<float> calls(typed::Cache<T, P>& cache, int count) {
   return all;
 }
 
-/// So small that it has evicted more than once after 20 calls.
-template <class P, class F>
-typename P::Options small(F&& change) {
-  typename P::Options o = P::Options::for_rows(16, max_chunk);
-  change(o);
-  return o;
-}
-
-template <class T, class P, class F, class Change>
-void one(F&& f, const char* name, const buzz::Rope& rope, Change&& change) {
+template <class T, class F>
+void one(F&& f, const char* name, const buzz::Rope& rope, const buzz::Policy& policy) {
   buzz::Shape shape;
   shape.query_heads = query_heads;
   shape.kv_heads = kv_heads;
   shape.head_dim = head_dim;
   shape.max_chunk = max_chunk;
-  f(name, typed::Cache<T, P>(shape, small<P>(change), rope));
+  f(name, buzz::BuzzCache<T>(shape, policy, rope));
 }
 
 /// f(name, cache): each cache of tests/data/saved, with nothing appended yet.
@@ -88,23 +78,26 @@ void for_each(F&& f) {
   Rope rope, compact;
   rope.base = compact.base = 10000;
   compact.positions = Positions::compact;
-  const auto as_it_is = [](auto&) {};
-  const auto kind = [](AttentionKind mass) { return [mass](auto& o) { o.mass = mass; }; };
-  one<float, Beehive>(f, "accumulated", rope, as_it_is);
-  one<float, Beehive>(f, "latest", rope, kind(AttentionKind::latest));
-  one<float, HeavyHitter>(f, "mean", compact, kind(AttentionKind::mean));
-  one<Eigen::half, HeavyHitter>(f, "newest", rope, kind(AttentionKind::newest));
-  one<float, HeavyHitter>(f, "largest", rope, kind(AttentionKind::largest));
-  one<float, Beehive>(f, "decayed", compact, kind(AttentionKind::decayed));
-  one<std::int8_t, Beehive>(f, "int8", rope, as_it_is);
-  one<Eigen::bfloat16, Tova>(f, "tova", rope, as_it_is);
-  one<float, SnapKv>(f, "snap_kv", rope, [](auto& o) { o.queries = 3, o.window = 4, o.heavy = 9; });
-  one<float, GivenTopK>(f, "given", rope, as_it_is);
-  one<float, MassAndValues>(f, "mass_and_values", rope, as_it_is);
-  one<float, DiverseBeehive>(f, "key_diversity", compact, as_it_is);
-  one<float, KeyValueBeehive>(f, "keys_and_values", rope, as_it_is);
-  one<float, KeyOutliers>(f, "key_outliers", rope, as_it_is);
-  one<float, Strided>(f, "no_score", Rope(), as_it_is);
+  // So small that it has evicted more than once after 20 calls.
+  const auto small = [](const std::string& name, const std::string& more = "") {
+    return policy(name + ":rows=16,max_chunk=" + std::to_string(max_chunk) + more);
+  };
+  const Policy top_k = small("heavy_hitter");
+  one<float>(f, "accumulated", rope, small("beehive"));
+  one<float>(f, "latest", rope, small("beehive", ",attention=latest"));
+  one<float>(f, "mean", compact, small("heavy_hitter", ",attention=mean"));
+  one<Eigen::half>(f, "newest", rope, small("heavy_hitter", ",attention=newest"));
+  one<float>(f, "largest", rope, small("heavy_hitter", ",attention=largest"));
+  one<float>(f, "decayed", compact, small("beehive", ",attention=decayed"));
+  one<std::int8_t>(f, "int8", rope, small("beehive"));
+  one<Eigen::bfloat16>(f, "tova", rope, small("tova"));
+  one<float>(f, "snap_kv", rope, small("snap_kv", ",queries=3,window=4,heavy=9"));
+  one<float>(f, "given", rope, policy(user_score(), top_k.select, top_k.protect));
+  one<float>(f, "mass_and_values", rope, policy(sum(attention_sum(), value_norm()), top_k.select, top_k.protect));
+  one<float>(f, "key_diversity", compact, small("diverse_beehive"));
+  one<float>(f, "keys_and_values", rope, small("key_value_beehive"));
+  one<float>(f, "key_outliers", rope, small("key_outliers"));
+  one<float>(f, "no_score", Rope(), small("strided"));
 }
 
 }  // namespace saved

@@ -120,9 +120,12 @@ TEST(Layers, KeepWithinTheirOwnBounds) {
 
 TEST(MaxBytes, IsHeldToTheByte) {
   const std::size_t bytes = model().bytes();
-  EXPECT_NO_THROW(Model(kShape, kLayers, {}, {}, Model(kShape, kLayers).bytes()));
-  EXPECT_EQ(refused([&] { Model(kShape, kLayers, {}, {}, Model(kShape, kLayers).bytes() - 1); }), "bytes");
-  EXPECT_EQ(refused([&] { Model(kShape, kLayers, {}, {}, 1); }), "bytes");
+  EXPECT_NO_THROW(Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes()));
+  EXPECT_EQ(refused([&] {
+              Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes() - 1);
+            }),
+            "bytes");
+  EXPECT_EQ(refused([&] { Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), 1); }), "bytes");
   EXPECT_GT(bytes, Model(kShape, kLayers).bytes()) << "a rope's table of angles counts";
 }
 
@@ -137,7 +140,7 @@ TEST(MaxBytes, IsMetByABudgetThatIsSplit) {
       buzz::split_budget((static_cast<long long>(most) - 3 * without) / (row + 64), {1, 2, 3}, 1);
   std::vector<typed::Options> layers;
   for (long long t : thresholds) layers.push_back(layer_options(6, static_cast<int>(t)));
-  const Model m(kShape, layers, {}, {}, most);
+  const Model m(kShape, layers, buzz::Rope(), buzz::AttentionOptions(), most);
   EXPECT_LE(m.bytes(), most);
   EXPECT_GT(m.bytes(), most * 8 / 10);
 }

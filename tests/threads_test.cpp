@@ -192,7 +192,7 @@ TEST(TwoThreads, OnTwoLayersOfAModelAreAsOneAfterTheOther) {
   tight.window = 6;
   tight.threshold = 12;
   typed::Model<float> both({2, 2, 8, 8}, {wide, tight}, compact()), serial = both.fork();
-  const auto life = [](typed::Cache<float>& layer) {
+  const auto life = [](buzz::BuzzCache<float>& layer) {
     for (int turn = 0; turn < 100; ++turn) feed(layer, Text(3), 1 + turn % 8);
   };
   std::thread other([&] { life(both.layer(1)); });

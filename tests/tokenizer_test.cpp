@@ -247,6 +247,7 @@ TEST(TokenizerRefuses, VocabulariesThatDisagree) {
   Vocabulary v = pieces({{"a", 0}});
   v.scores.pop_back();
   EXPECT_REFUSED("tokenizer.ggml.scores = 3 elements, allowed: 4, one for each token", Tokenizer(v));
+  EXPECT_THROW(Tokenizer{v}, buzz::FileError);
   v = pieces({{"a", 0}});
   v.types.push_back(1);
   EXPECT_REFUSED("tokenizer.ggml.token_type = 5 elements, allowed: 4, one for each token", Tokenizer(v));
@@ -275,6 +276,7 @@ TEST(TokenizerRefuses, SpecialIdsOutOfRange) {
       Vocabulary v = pieces({{"a", 0}});
       v.*id = value;
       EXPECT_REFUSED_WITH("= " + std::to_string(value) + ", allowed: 0 to 3", Tokenizer(v));
+      EXPECT_THROW(Tokenizer{v}, buzz::FileError);
     }
   }
 }

@@ -96,7 +96,7 @@ TEST(TopK, AreThoseOfAStableSort) {
     for (int i = 0; i < static_cast<int>(scores.size()); ++i) order.push_back(i);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       const float x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
-      return (x == x ? x : -1.f) > (y == y ? y : -1.f);
+      return (buzz::is_nan(x) ? -1.f : x) > (buzz::is_nan(y) ? -1.f : y);
     });
     order.resize(std::min(order.size(), static_cast<std::size_t>(heavy)));
     std::sort(order.begin(), order.end());

@@ -90,13 +90,17 @@ class Policy : public buzz::Evictor {
     static Options for_rows(More... more) {
       return Base::for_rows(more...);
     }
-    static Options paper() { return Base::paper(); }
+    template <class S = Select>
+    static Options paper() {
+      return Base::template paper<S>();
+    }
     bool moves_are_few(int max_chunk) const { return make(*this).moves_are_few(max_chunk); }
     int most_rows(int max_chunk) const { return make(*this).most_rows(max_chunk); }
   };
   static buzz::Policy make(const Options& o) {
     return buzz::policy(Score::spec(o), typename Select::Options(o), o, sharing_of<Score>);
   }
+  using buzz::Evictor::capacity;
   static int capacity(const Options& o, int max_chunk) { return make(o).most_rows(max_chunk); }
 
   explicit Policy(const Options& o, int kv_heads, int max_chunk = 1, int max_rollback = 0)

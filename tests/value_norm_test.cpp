@@ -35,11 +35,11 @@ std::vector<Rows> kept(const std::vector<T>& values, int heads, int rows, int he
 /// A row's worth, one row of values of one head.
 float norm(const Values& value) {
   const int dim = static_cast<int>(value.size());
-  const buzz::CachedRows<float> rows{buzz::View<const float>(value.data(), 1, 1, dim),
-                                     buzz::View<const float>(value.data(), 1, 1, dim)};
-  float worth = -1;
-  typed::ValueNorm({}, 1, 1).worth(0, 0, 1, nullptr, 1, rows, &worth);
-  return worth;
+  const buzz::RowsView<float> rows(buzz::View<const float>(value.data(), 1, 1, dim));
+  const buzz::FloatRowsOf<float> values(rows);
+  double worth = -1;
+  buzz::ValueNorm().importance({0, 0, 1, nullptr, 1, nullptr, &values}, &worth);
+  return static_cast<float>(worth);
 }
 
 TEST(ValueNorm, IsTheEuclideanLength) {
@@ -78,9 +78,10 @@ TEST(ValueNorm, CountsEachRowsScale) {
   const std::vector<std::int8_t> codes = {127, 100, 50};
   const Values scales = {0.1f, 1, 3};
   const buzz::RowsView<std::int8_t> rows(buzz::view(codes, 1, 3, 1), buzz::view(scales, 1, 1, 3));
-  Values worth(3);
-  typed::ValueNorm({}, 1, 3).worth(0, 0, 3, nullptr, 3, buzz::CachedRows<std::int8_t>{rows, rows}, worth.data());
-  EXPECT_FLOAT_EQ(worth[0], 12.7f);
+  const buzz::FloatRowsOf<std::int8_t> values(rows);
+  double worth[3];
+  buzz::ValueNorm().importance({0, 0, 3, nullptr, 3, nullptr, &values}, worth);
+  EXPECT_FLOAT_EQ(static_cast<float>(worth[0]), 12.7f);
   EXPECT_EQ(worth[1], 100);
   EXPECT_EQ(worth[2], 150);
 }

@@ -17,6 +17,7 @@ SOURCE = r"""
 #include <vector>
 
 #include "buzz/adapters/dlpack.h"
+#include "buzz/evictor.h"
 #include "buzz/policies.h"
 #ifdef WITH_CUDA
 #include <c10/cuda/CUDAStream.h>
@@ -26,19 +27,19 @@ SOURCE = r"""
 // k, v: [kv_heads, rows, head_dim], changed in place; probabilities: [query_heads, queries, rows], on the CPU.
 // Returns the kept rows of each head.
 std::vector<std::vector<int64_t>> evict(torch::Tensor k, torch::Tensor v, torch::Tensor probabilities, int64_t heavy) {
-  buzz::HeavyHitter::Options options;
+  buzz::HeavyHitterOptions options;
   options.window = 32;
   options.heavy = static_cast<int>(heavy);
   const int heads = static_cast<int>(k.size(0)), rows = static_cast<int>(k.size(1));
-  buzz::HeavyHitter policy(options, heads, rows);
+  buzz::Evictor evictor(buzz::heavy_hitter(options), heads, rows);
   const auto borrowed = [](const torch::Tensor& t) {  // at::toDLPack holds the tensor until the deleter
     return std::unique_ptr<DLManagedTensor, void (*)(DLManagedTensor*)>(at::toDLPack(t),
                                                                         [](DLManagedTensor* m) { m->deleter(m); });
   };
-  policy.append(rows);
+  evictor.append(rows);
   const auto p = borrowed(probabilities);
-  policy.observe(buzz::from_dlpack<const float>(p->dl_tensor));
-  const buzz::Keep& keep = policy.select();
+  evictor.observe(buzz::from_dlpack<const float>(p->dl_tensor));
+  const buzz::Keep& keep = evictor.select();
   for (const torch::Tensor& tensor : {k, v}) {
     const auto lent = borrowed(tensor);
     const DLDevice device = lent->dl_tensor.device;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int query_heads = 4, kv_heads = 2, head_dim = 8, page_rows = 16, pages = 32, sequences = 4, tokens = 400;
 
-buzz::Options options() {
-  buzz::Options o;
+buzz::BeehiveOptions options() {
+  buzz::BeehiveOptions o;
   o.sink = 4;
   o.window = 32;
   o.threshold = 90;
@@ -24,27 +24,27 @@ struct Sequence {
   explicit Sequence(engines::PagePool& pool, int index) : keys(pool), first(index * 10000) {}
 
   void decode() {
-    const int row = policy.rows(), position = policy.next_position();
+    const int row = evictor.rows(), position = evictor.next_position();
     keys.resize(row + 1);
     for (int h = 0; h < kv_heads; ++h)
       for (int d = 0; d < head_dim; ++d) keys.row(h, row)[d] = made_up::key(h, first + position, d);
-    policy.append(1);
+    evictor.append(1);
     std::vector<float> probabilities;  // [query_heads, 1, rows]
     for (int q = 0; q < query_heads; ++q)
-      for (std::int32_t p : policy.positions(q / (query_heads / kv_heads)))
+      for (std::int32_t p : evictor.positions(q / (query_heads / kv_heads)))
         probabilities.push_back(made_up::attention(q, position, first + p));
-    policy.observe(buzz::view(probabilities, query_heads, 1, policy.rows()));
+    evictor.observe(buzz::view(probabilities, query_heads, 1, evictor.rows()));
   }
 
   int wrong_rows() {
     int wrong = 0;
     for (int h = 0; h < kv_heads; ++h)
-      for (int r = 0; r < policy.rows(); ++r)
-        wrong += keys.row(h, r)[3] != made_up::key(h, first + policy.positions(h)[r], 3);
+      for (int r = 0; r < evictor.rows(); ++r)
+        wrong += keys.row(h, r)[3] != made_up::key(h, first + evictor.positions(h)[r], 3);
     return wrong;
   }
 
-  buzz::Beehive policy{options(), kv_heads};
+  buzz::Evictor evictor{buzz::beehive(options()), kv_heads};
   engines::PagedRows keys;
   int first;  // so that no two sequences hold the same
 };
@@ -60,9 +60,9 @@ int main() {
     for (auto& s : all) {
       s->decode();
       fewest_free = pool.free() < fewest_free ? pool.free() : fewest_free;
-      if (!s->policy.due()) continue;
+      if (!s->evictor.due()) continue;
       const int before = s->keys.pages();
-      s->keys.compact(s->policy.select());
+      s->keys.compact(s->evictor.select());
       given_back += before - s->keys.pages();
       ++evictions;
     }

@@ -19,9 +19,9 @@ class PagePool {
     for (int page = pages - 1; page >= 0; --page) give_back(page);
   }
 
-  /// Errors: no page is free.
+  /// Errors: no page is free (CacheFull).
   int take() {
-    buzz::require_at_least("free pages", free(), 1);
+    buzz::require_at_least<buzz::CacheFull>("free pages", free(), 1);
     const int page = free_.back();
     free_.pop_back();
     return page;

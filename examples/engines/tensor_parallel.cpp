@@ -43,8 +43,8 @@ unsigned digest(const std::int32_t* positions, int count) {
   return sum;
 }
 
-buzz::Options options() {
-  buzz::Options o;
+buzz::BeehiveOptions options() {
+  buzz::BeehiveOptions o;
   o.sink = 4;
   o.window = 32;
   o.threshold = 64;
@@ -53,24 +53,24 @@ buzz::Options options() {
 
 /// Each head keeps its own rows: nothing is said between ranks.
 void apart(const Ranks& ranks) {
-  buzz::Beehive policy(options(), ranks.count);
+  buzz::Evictor evictor(buzz::beehive(options()), ranks.count);
   std::vector<float> probabilities;  // [this rank's query heads, 1, rows]
   for (int t = 0; t < tokens; ++t) {
-    policy.append(1);
+    evictor.append(1);
     probabilities.clear();
     for (int q = 0; q < ranks.count * group; ++q)
-      for (std::int32_t p : policy.positions(q / group))
+      for (std::int32_t p : evictor.positions(q / group))
         probabilities.push_back(made_up::attention(ranks.first * group + q, t, p));
-    policy.observe(buzz::view(probabilities, ranks.count * group, 1, policy.rows()));
-    if (policy.due()) policy.select();  // and compact this rank's K and V
+    evictor.observe(buzz::view(probabilities, ranks.count * group, 1, evictor.rows()));
+    if (evictor.due()) evictor.select();  // and compact this rank's K and V
   }
   std::vector<std::int32_t> own;
-  for (int h = 0; h < ranks.count; ++h) own.insert(own.end(), policy.positions(h).begin(), policy.positions(h).end());
+  for (int h = 0; h < ranks.count; ++h) own.insert(own.end(), evictor.positions(h).begin(), evictor.positions(h).end());
   const std::vector<std::int32_t> all = gather(ranks, own);
   if (ranks.rank != 0) return;
-  std::printf("each head its own %d of %d rows:", policy.rows(), tokens);
+  std::printf("each head its own %d of %d rows:", evictor.rows(), tokens);
   for (int h = 0; h < kv_heads; ++h)
-    std::printf(" %08x", digest(all.data() + static_cast<std::ptrdiff_t>(h) * policy.rows(), policy.rows()));
+    std::printf(" %08x", digest(all.data() + static_cast<std::ptrdiff_t>(h) * evictor.rows(), evictor.rows()));
   std::printf("\n");
 }
 
@@ -78,40 +78,38 @@ void apart(const Ranks& ranks) {
 /// all-reduce an eviction. In whole numbers, so that the sum is the same in any order and on every rank: of floats it
 /// need not be, and ranks that keep different rows compute nonsense. Returns whether all keep the same.
 bool together(const Ranks& ranks) {
-  using Policy = buzz::Policy<buzz::Given, buzz::TopK>;
-  Policy::Options o;
-  o.window = 32;
+  buzz::TopK::Options o;
   o.heavy = 32;
   o.threshold = 64;
-  Policy policy(o, /*kv_heads*/ 1);
-  const auto capacity = static_cast<std::size_t>(policy.capacity());
+  buzz::Evictor evictor(buzz::policy(buzz::user_score(), o, {/*sink*/ 0, /*window*/ 32}), /*kv_heads*/ 1);
+  const auto capacity = static_cast<std::size_t>(evictor.capacity());
   std::vector<std::int64_t> mass(capacity), sums(capacity);  // of each row: to this rank's heads, to all
   std::vector<float> scores(capacity);
   int reductions = 0;
   for (int t = 0; t < tokens; ++t) {
-    mass[static_cast<std::size_t>(policy.rows())] = 0;
-    policy.append(1);
-    for (int r = 0; r < policy.rows(); ++r)
+    mass[static_cast<std::size_t>(evictor.rows())] = 0;
+    evictor.append(1);
+    for (int r = 0; r < evictor.rows(); ++r)
       for (int q = 0; q < ranks.count * group; ++q) {
-        const float p = made_up::attention(ranks.first * group + q, t, policy.positions(0)[r]);
+        const float p = made_up::attention(ranks.first * group + q, t, evictor.positions(0)[r]);
         mass[static_cast<std::size_t>(r)] += std::llround(std::ldexp(p, 30));
       }
-    if (!policy.due()) continue;
-    const int rows = policy.rows();
+    if (!evictor.due()) continue;
+    const int rows = evictor.rows();
     MPI_Allreduce(mass.data(), sums.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     ++reductions;
     for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(sums[r]);
-    policy.give(buzz::View<const float>(scores.data(), 1, 1, rows));
-    const buzz::Keep& keep = policy.select();
-    buzz::compact(keep, 0, buzz::view(mass, 1, policy.capacity(), 1));  // and this rank's K and V
+    evictor.give(buzz::View<const float>(scores.data(), 1, 1, rows));
+    const buzz::Keep& keep = evictor.select();
+    buzz::compact(keep, 0, buzz::view(mass, 1, evictor.capacity(), 1));  // and this rank's K and V
   }
-  const std::vector<std::int32_t> own(policy.positions(0).begin(), policy.positions(0).end());
+  const std::vector<std::int32_t> own(evictor.positions(0).begin(), evictor.positions(0).end());
   const std::vector<std::int32_t> all = gather(ranks, own);
   if (ranks.rank != 0) return true;
-  const unsigned first = digest(all.data(), policy.rows());
-  std::printf("all heads the same %d of %d rows, by %d all-reduces: %08x\n", policy.rows(), tokens, reductions, first);
+  const unsigned first = digest(all.data(), evictor.rows());
+  std::printf("all heads the same %d of %d rows, by %d all-reduces: %08x\n", evictor.rows(), tokens, reductions, first);
   for (int rank = 1; rank < ranks.size; ++rank)
-    if (digest(all.data() + static_cast<std::ptrdiff_t>(rank) * policy.rows(), policy.rows()) != first) {
+    if (digest(all.data() + static_cast<std::ptrdiff_t>(rank) * evictor.rows(), evictor.rows()) != first) {
       std::printf("rank %d keeps other rows\n", rank);
       return false;
     }

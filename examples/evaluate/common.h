@@ -11,20 +11,26 @@
 #include <vector>
 
 #include "evaluate/jobs.h"
-#include "evaluate/make_policy.h"
 #include "evaluate/results_cache.h"
 #include "evaluate/sequence.h"
-#include "evaluate/settings.h"
+#include "evaluate/sized_policy.h"
 #include "evaluate/table.h"
+#include "tiny_llama/policies.h"
 #include "tiny_llama/text_file.h"
 
 namespace evaluate {
 
 using nlohmann::json;
 
+/// A policy's cache, by its text. Errors: what sized_policy() refuses, or the cache.
+inline std::unique_ptr<Cache> make_policy(const Config& config, const std::string& spec, const Sizes& sizes) {
+  return std::make_unique<tiny_llama::CacheOf<float>>(config, sized_policy(spec, sizes), sizes.positions,
+                                                      sizes.max_chunk);
+}
+
 inline std::vector<std::string> policy_names() {
   std::vector<std::string> names;
-  for (const NamedPolicy& p : policies()) names.push_back(p.name);
+  for (const buzz::PolicyInfo& p : tiny_llama::policies()) names.push_back(p.name);
   return names;
 }
 
@@ -56,8 +62,8 @@ inline Budget parse_budget(const std::string& text) {
   } catch (const std::exception&) {
   }
   const bool percent = used + 1 == text.size() && text.back() == '%';
-  if (!(value > 0) || (!percent && (used != text.size() || value != std::floor(value))) || value > (1 << 24) ||
-      (percent && value > 100))
+  if (!buzz::is_finite(value) || value <= 0 || (!percent && (used != text.size() || value != std::floor(value))) ||
+      value > (1 << 24) || (percent && value > 100))
     fail("budget", printable(text), allowed);
   return {text, percent ? value / 100 : 0, percent ? 0 : static_cast<int>(value)};
 }
@@ -76,7 +82,7 @@ class Common {
       : o_(options),
         model_(std::make_shared<const Model>(tiny_llama::read_model(options.model))),
         model_hash_(hex(hash(tiny_llama::read_text(options.model)))),
-        stamp_(stamp + ", " + policies_stamp()),
+        stamp_(stamp),
         cache_(options.cache) {
     buzz::require_at_least("chunk", o_.chunk, 1);
     buzz::require_range("threads", o_.threads, 1, 256);

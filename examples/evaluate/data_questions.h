@@ -44,7 +44,7 @@ class DataQuestions {
     buzz::require_at_least("most", o_.most, 1);
     buzz::require_range("answer tokens", o_.tokens, 1, common.config().context / 2);
     for (const json& line : read_jsonl(o_.file, static_cast<std::size_t>(o_.most))) add(line);
-    if (items_.empty()) fail("data", "no prompt within the model's context", "one at least");
+    if (items_.empty()) fail<buzz::FileError>("data", "no prompt within the model's context", "one at least");
   }
 
   std::vector<Table> run() const {
@@ -102,16 +102,18 @@ class DataQuestions {
     item.question = "Question: " + field<std::string>(o_.file, line, "question") + " Answer:";
     item.answers = field<Strings>(o_.file, line, "answers");
     const std::string where = o_.file + ":" + std::to_string(line.at("line").get<int>()) + " ctxs";
-    if (!line.contains("ctxs") || !line.at("ctxs").is_array()) fail(where, "missing", "a list of title and text");
+    if (!line.contains("ctxs") || !line.at("ctxs").is_array())
+      fail<buzz::FileError>(where, "missing", "a list of title and text");
     std::string text;
     int number = 0;
     for (json document : line.at("ctxs")) {
-      if (!document.is_object()) fail(where, printable(document.dump()), "an object of title and text");
+      if (!document.is_object())
+        fail<buzz::FileError>(where, printable(document.dump()), "an object of title and text");
       document["line"] = line.at("line");
       text += "Document " + std::to_string(++number) + ": " + field<std::string>(o_.file, document, "title") + "\n" +
               field<std::string>(o_.file, document, "text") + "\n";
     }
-    if (text.empty()) fail(where, "empty", "one document at least");
+    if (text.empty()) fail<buzz::FileError>(where, "empty", "one document at least");
     item.documents = common_.tokenizer().encode(text);
     const std::size_t more =
         common_.tokenizer().encode_more(item.question).size() +

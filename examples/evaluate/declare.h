@@ -15,10 +15,9 @@ namespace evaluate {
 
 inline void declare_common(CLI::App& task, CommonOptions& o) {
   task.add_option("--model", o.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
-  std::string names;
-  for (const NamedPolicy& p : policies())
-    names += "\n  " + p.name + ": " + p.about + (p.settings.empty() ? "" : " (" + p.settings + ")");
-  task.add_option("--policies", o.policies, "Beside full; each a name, or name:key=value,key=value" + names);
+  task.add_option(
+      "--policies", o.policies,
+      "Beside full; each a name, or name:option=value,option=value:" + tiny_llama::lines_of(tiny_llama::policies()));
   task.add_option("--budgets", o.budgets, "Rows, as 256, or shares of the full cache's, as 40%")->capture_default_str();
   task.add_option("--chunk", o.chunk, "Tokens read at a time")->capture_default_str();
   task.add_option("--seed", o.seed, "Of all that is drawn")->capture_default_str();

@@ -59,10 +59,7 @@ class Report {
                     ". Policies are compared at equal peak bytes: a budget bounds sink, window, middle and the tokens "
                     "of a call together. peak rows: the most that there were in a layer; KV: their keys and values in "
                     "all layers; allocated: with scores, positions and scratch.");
-    std::string list;
-    for (const NamedPolicy& p : policies())
-      list += tiny_llama::left(p.name, 16) + p.about + (p.settings.empty() ? "" : "; " + p.settings) + "\n";
-    page_.code(list);
+    page_.code("Policies:" + tiny_llama::lines_of(tiny_llama::policies()) + "\n");
   }
 
   /// The value of a named column against KV KiB, one series a policy; the full cache's is 0.

@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/settings.h"
+#include "buzz/error.h"
+#include "tiny_llama/gguf.h"
 #include "tiny_llama/text_file.h"
 
 namespace evaluate {
+
+using buzz::fail;
+using tiny_llama::printable;
 
 /// At most `most` objects, blank lines passed over. Errors: a line that is no object, or has a field twice, with its
 /// number; none at all.
@@ -29,15 +33,15 @@ inline std::vector<nlohmann::json> read_jsonl(const std::string& path, std::size
       if (event == nlohmann::json::parse_event_t::object_start) seen.emplace_back();
       if (event == nlohmann::json::parse_event_t::object_end) seen.pop_back();
       if (event == nlohmann::json::parse_event_t::key && !seen.back().insert(parsed.get<std::string>()).second)
-        fail(where, printable(parsed.get<std::string>()), "each field once");
+        fail<buzz::FileError>(where, printable(parsed.get<std::string>()), "each field once");
       return true;
     };
     nlohmann::json object = nlohmann::json::parse(part, check, false);
-    if (!object.is_object()) fail(where, printable(part), "a JSON object");
+    if (!object.is_object()) fail<buzz::FileError>(where, printable(part), "a JSON object");
     object["line"] = line;
     objects.push_back(std::move(object));
   }
-  if (objects.empty()) fail("data", printable(path), "a file with a JSON object a line");
+  if (objects.empty()) fail<buzz::FileError>("data", printable(path), "a file with a JSON object a line");
   return objects;
 }
 
@@ -46,14 +50,14 @@ template <class Value>
 Value field(const std::string& path, const nlohmann::json& object, const char* name) {
   const std::string where = path + ":" + std::to_string(object.value("line", 0)) + " " + name;
   const char* const allowed = std::is_same_v<Value, std::string> ? "a text" : "a list of texts, one at least";
-  if (!object.contains(name)) fail(where, "missing", allowed);
+  if (!object.contains(name)) fail<buzz::FileError>(where, "missing", allowed);
   const nlohmann::json& value = object.at(name);
   bool good = value.is_string();
   if constexpr (!std::is_same_v<Value, std::string>) {
     good = value.is_array() && !value.empty();
     for (const nlohmann::json& part : value) good = good && part.is_string();
   }
-  if (!good) fail(where, printable(value.dump()), allowed);
+  if (!good) fail<buzz::FileError>(where, printable(value.dump()), allowed);
   return value.get<Value>();
 }
 

@@ -27,7 +27,7 @@ class Needle {
     buzz::require_range("trials", o_.trials, 1, 1 << 16);
     for (int length : o_.lengths) buzz::require_range("length", length, 64, common.config().context - 64);
     for (double d : o_.depths)
-      if (!(d >= 0) || !(d <= 100)) fail("depth", std::to_string(d), "0 to 100");
+      if (!buzz::is_finite(d) || d < 0 || d > 100) fail("depth", std::to_string(d), "0 to 100");
     if (o_.lengths.empty() || o_.depths.empty()) fail("lengths and depths", "none", "at least one of each");
     if (!o_.filler.empty()) hay_ = sentences(tiny_llama::read_text(o_.filler));
     for (int length : o_.lengths)

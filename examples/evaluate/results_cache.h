@@ -37,7 +37,7 @@ class ResultsCache {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
     if (!std::filesystem::is_directory(folder_, error))
-      tiny_llama::fail("cache", tiny_llama::printable(folder_), "a folder that can be made");
+      tiny_llama::fail<buzz::FileError>("cache", tiny_llama::printable(folder_), "a folder that can be made");
   }
 
   bool has(const nlohmann::json& key) const { return !find(key).is_null(); }
@@ -53,7 +53,8 @@ class ResultsCache {
       std::ofstream out(half, std::ios::binary);
       out << nlohmann::json{{"key", key}, {"result", made}}.dump(-1, ' ', false,
                                                                  nlohmann::json::error_handler_t::replace);
-      if (!out.flush()) tiny_llama::fail("cache", tiny_llama::printable(half), "a file that can be written");
+      if (!out.flush())
+        tiny_llama::fail<buzz::FileError>("cache", tiny_llama::printable(half), "a file that can be written");
     }
     std::filesystem::rename(half, path);
     return made;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "evaluate/settings.h"
+#include "buzz/error.h"
 
 namespace evaluate {
 
@@ -34,7 +34,8 @@ inline std::vector<std::string> sentences(const std::string& text) {
                         sentence.substr(sentence.size() - 3) == "Dr." || sentence.substr(sentence.size() - 3) == "rs.");
     if (text[i] == '.' && ends && !title) end();
   }
-  if (found.empty()) fail("filler", "a text without sentences", "a text with sentences of 20 to 160 characters");
+  if (found.empty())
+    buzz::fail<buzz::FileError>("filler", "a text without sentences", "a text with sentences of 20 to 160 characters");
   return found;
 }
 

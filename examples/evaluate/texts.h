@@ -60,7 +60,8 @@ inline std::vector<Tokens> pieces_of(const Common& common, const std::vector<Tex
   for (const Text& t : texts) {
     const auto length = static_cast<std::size_t>(tokens);
     if (t.tokens.size() < length)
-      fail("tokens of " + printable(t.name), static_cast<long long>(t.tokens.size()), ">= " + std::to_string(tokens));
+      fail<buzz::FileError>("tokens of " + printable(t.name), static_cast<long long>(t.tokens.size()),
+                            ">= " + std::to_string(tokens));
     const std::size_t room = t.tokens.size() - length + 1;
     for (int p = 0; p < pieces; ++p)
       out.push_back(piece_of(common, t, room * static_cast<std::size_t>(p) / static_cast<std::size_t>(pieces), length));

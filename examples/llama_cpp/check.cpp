@@ -69,16 +69,12 @@ class FloatRope {
 /// ones, which have no end, llama.cpp's.
 class ToldCache final : public tiny_llama::Cache {
  public:
-  using Policy = buzz::Policy<buzz::Given, buzz::TopKOfAll>;
-
   ToldCache(const tiny_llama::Config& c, bool closed, int kept, int threshold)
       : closed_(closed), kept_(kept), turned_q_(c), turned_k_(c) {
-    Policy::Options o;
-    o.heavy = kept;
-    o.threshold = threshold;
+    const buzz::Policy given = buzz::policy(buzz::user_score(), buzz::TopK::Options{kept, threshold}, {0, 0});
     const buzz::Rope rope = closed ? tiny_llama::rope_of(c, buzz::Positions::compact) : buzz::Rope{};
     for (int i = 0; i < c.layers; ++i)
-      layers_.emplace_back(buzz::Shape{c.query_heads, c.kv_heads, c.head_dim, chunk}, o, rope);
+      layers_.emplace_back(buzz::Shape{c.query_heads, c.kv_heads, c.head_dim, chunk}, given, rope);
   }
 
   std::unique_ptr<Cache> fork() const override { buzz::fail("fork", "asked for", "not to be had"); }
@@ -113,7 +109,7 @@ class ToldCache final : public tiny_llama::Cache {
   bool closed_;
   int kept_;
   FloatRope turned_q_, turned_k_;
-  std::vector<buzz::BuzzCache<float, Policy>> layers_;
+  std::vector<buzz::BuzzCache<float>> layers_;
 };
 
 struct Farthest {
@@ -122,7 +118,7 @@ struct Farthest {
   void see(const float* a, const float* b, int vocab, int at) {
     for (int i = 0; i < vocab; ++i) {
       const double d = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      if (!(d <= difference)) difference = d, token = at;  // NaN too
+      if (buzz::is_nan(d) || d > difference) difference = d, token = at;
     }
   }
 };
@@ -134,12 +130,11 @@ bool run(const Arguments& a) {
   const std::vector<llama_token> ids = llama_cpp::tokens(model, tiny_llama::read_text(a.text), a.tokens);
   const bool closed = a.positions == "closed";
 
-  using Policy = buzz::HeavyHitter;
-  Policy::Options o = Policy::Options::for_rows(a.cells, chunk);
+  buzz::HeavyHitterOptions o = buzz::HeavyHitterOptions::for_rows(a.cells, chunk);
   o.threshold = o.heavy;
   o.heavy /= 2;  // evicts in blocks, and as many rows each time
-  buzz::LlamaEviction<llama_context, Policy> eviction(
-      o, chunk, closed ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept);
+  buzz::LlamaEviction<llama_context> eviction(buzz::heavy_hitter(o), chunk,
+                                              closed ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept);
   llama_context_params p = llama_cpp::params(a.cells, chunk, a.threads);
   if (!a.half_cache) p.type_k = p.type_v = GGML_TYPE_F32;
   eviction.attach(p);
@@ -158,7 +153,7 @@ bool run(const Arguments& a) {
   const int count = static_cast<int>(ids.size()), vocab = own.config.vocab;
   for (int at = 0, calls = 1; at < count; at += chunk, ++calls) {
     const int n = std::min(chunk, count - at);
-    if (eviction.evict()) cache.keep(eviction.policy().positions(0));
+    if (eviction.evict()) cache.keep(eviction.evictor().positions(0));
     const llama_batch& b = batch.of(ids.data() + at, n, eviction.next_position());
     buzz::require_equal("llama_decode", eviction.decode(b), 0, "success");
     if (a.compact_every > 0 && calls % a.compact_every == 0) eviction.compact();

@@ -26,7 +26,7 @@ using Context = std::unique_ptr<llama_context, Free>;
 /// Errors: a file that llama.cpp does not read.
 inline Model load(const std::string& path) {
   Model model(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
-  if (!model) buzz::fail("model", "'" + path + "'", "a GGUF file that llama.cpp reads");
+  if (!model) buzz::fail<buzz::FileError>("model", "'" + path + "'", "a GGUF file that llama.cpp reads");
   return model;
 }
 

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "buzz/adapters/llama.h"
+#include "buzz/policy_list.h"
 #include "llama_cpp/context.h"
+#include "tiny_llama/policies.h"
 #include "tiny_llama/program.h"
 #include "tiny_llama/report.h"
 #include "tiny_llama/text_file.h"
@@ -15,7 +17,7 @@
 namespace {
 
 struct Arguments {
-  std::string model, text, policy = "h2o", positions = "kept";
+  std::string model, text, policy = "heavy_hitter", positions = "kept";
   int tokens = 4000, rows = 440, chunk = 32, compact_every = 0, threads = 0;
 };
 
@@ -25,7 +27,10 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--tokens", a.tokens, "Tokens of the text")->check(CLI::Range(2, 1 << 20))->capture_default_str();
   app.add_option("--rows", a.rows, "Most rows with eviction")->check(CLI::Range(8, 1 << 20))->capture_default_str();
   app.add_option("--chunk", a.chunk, "Tokens of a call")->check(CLI::Range(1, 4096))->capture_default_str();
-  app.add_option("--policy", a.policy, "h2o, buzz, tova, snapkv or streaming")->capture_default_str();
+  app.add_option("--policy", a.policy,
+                 "A policy, as name or name:option=value,option=value:" +
+                     tiny_llama::lines_of(tiny_llama::policies(/*shows_rows*/ false)))
+      ->capture_default_str();
   app.add_option("--positions", a.positions, "kept, or closed: a row's place in the cache")
       ->check(CLI::IsMember({"kept", "closed"}))
       ->capture_default_str();
@@ -73,10 +78,15 @@ Line plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, c
   return line;
 }
 
-template <class Policy>
+/// With the sizes that take all of the rows, where the text says no others.
+buzz::Policy policy_of(const Arguments& a) {
+  const char* const more = a.policy.find(':') == std::string::npos ? ":" : ",";
+  return buzz::policy(a.policy + more + "rows=" + std::to_string(a.rows) + ",max_chunk=" + std::to_string(a.chunk));
+}
+
 Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
   const auto positions = a.positions == "closed" ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept;
-  buzz::LlamaEviction<llama_context, Policy> eviction(Policy::Options::for_rows(a.rows, a.chunk), a.chunk, positions);
+  buzz::LlamaEviction<llama_context> eviction(policy_of(a), a.chunk, positions);
   llama_context_params params = llama_cpp::params(a.rows, a.chunk, a.threads);
   eviction.attach(params);
   const llama_cpp::Context context = llama_cpp::make(model, params);
@@ -102,23 +112,14 @@ Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids
   return line;
 }
 
-Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
-  if (a.policy == "h2o") return evicting<buzz::HeavyHitter>(model, ids, a);
-  if (a.policy == "buzz") return evicting<buzz::Beehive>(model, ids, a);
-  if (a.policy == "tova") return evicting<buzz::Tova>(model, ids, a);
-  if (a.policy == "snapkv") return evicting<buzz::SnapKv>(model, ids, a);
-  if (a.policy == "streaming") return evicting<buzz::Streaming>(model, ids, a);
-  buzz::fail("policy", "'" + a.policy + "'", "h2o, buzz, tova, snapkv or streaming");
-}
-
 void run(const Arguments& a) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   const llama_cpp::Model model = llama_cpp::load(a.model);
   const std::vector<llama_token> ids = llama_cpp::tokens(model, tiny_llama::read_text(a.text), a.tokens);
   const Line with = evicting(model, ids, a), without = plain(model, ids, a);
-  std::printf("%-10s %8s %8s %8s %10s %9s\n", "eviction", "tokens", "rows", "cells", "MiB used", "mean nll");
+  std::printf("%-14s %8s %8s %8s %10s %9s\n", "eviction", "tokens", "rows", "cells", "MiB used", "mean nll");
   for (const Line& line : {without, with})
-    std::printf("%-10s %8d %8d %8d %10s %9.4f\n", line.name, line.tokens, line.rows, line.cells,
+    std::printf("%-14s %8d %8d %8d %10s %9.4f\n", line.name, line.tokens, line.rows, line.cells,
                 tiny_llama::mebibytes(line.bytes).c_str(), line.nll);
 }
 

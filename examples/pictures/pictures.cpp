@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "buzz/policies.h"
 #include "evaluate/html.h"
 #include "pictures/drawings.h"
 #include "tiny_llama/documents.h"
@@ -43,7 +44,7 @@ class Pages {
         grouped(model_.parameters) + " parameters) while it reads " + grouped(tokens_.size()) +
         " tokens of made-up documents: layer " + std::to_string(layer_ + 1) + " of " +
         std::to_string(model_.config.layers) + ", " + std::to_string(model_.config.kv_heads) + " KV heads.");
-    const Watch paper = read<buzz::Beehive>(model_, tokens_, buzz::Options::paper(), 1, layer_);
+    const Watch paper = read(model_, tokens_, buzz::beehive(buzz::BeehiveOptions::paper()), 1, layer_);
     four_regions(paper);
     one_eviction();
     who_keeps_what();
@@ -65,11 +66,11 @@ class Pages {
   }
 
   void one_eviction() {
-    buzz::Options o;
+    buzz::BeehiveOptions o;
     o.sink = 4;
     o.window = 8;
     o.threshold = 30;
-    const Watch watch = read<buzz::Beehive>(model_, Tokens(tokens_.begin(), tokens_.begin() + 120), o, 1, layer_);
+    const Watch watch = read(model_, Tokens(tokens_.begin(), tokens_.begin() + 120), buzz::beehive(o), 1, layer_);
     const Eviction& e = watch.evictions[2];
     const buzz::Regions& r = e.before.regions;
     const int hive_stride = buzz::default_hive_stride(o.stride);
@@ -96,10 +97,9 @@ class Pages {
     page_.end_row();
   }
 
-  template <class Policy>
-  void strip_of(const std::string& name, const std::string& about, int budget, int call) {
-    const Watch w = read<Policy>(model_, tokens_, Policy::Options::for_rows(budget, call), call, layer_);
-    page_.plot(name + ": " + about + ". " + std::to_string(w.end.regions.rows()) + " rows a head, at most " +
+  void strip_of(const buzz::Policy& policy, const std::string& about, int call) {
+    const Watch w = read(model_, tokens_, policy, call, layer_);
+    page_.plot(policy.name + ": " + about + ". " + std::to_string(w.end.regions.rows()) + " rows a head, at most " +
                    std::to_string(w.capacity) + " at any time.",
                strip(w.end, static_cast<int>(tokens_.size())));
   }
@@ -111,13 +111,13 @@ class Pages {
         "After " + grouped(tokens_.size()) + " tokens, read " + std::to_string(call) +
         " at a time, with a fifth of the full cache's rows: the positions that each policy still holds, the "
         "oldest on the left; the stronger, the more of the heads hold it.");
-    strip_of<buzz::Beehive>("BUZZ", "the best of every stretch, the fewer the older, until none is left", budget, call);
-    strip_of<buzz::HeavyHitter>("H2O", "what got the most attention, wherever it is", budget, call);
-    strip_of<buzz::Streaming>("Streaming", "the first and the newest rows", budget, call);
-    strip_of<buzz::KeyOutliers>("KeyOutliers",
-                                "a long window, and behind it the keys least like the others, the same "
-                                "for every head",
-                                budget, call);
+    strip_of(buzz::beehive(buzz::BeehiveOptions::for_rows(budget, call)),
+             "BUZZ, the best of every stretch, the fewer the older, until none is left", call);
+    strip_of(buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(budget, call)),
+             "what got the most attention, wherever it is", call);
+    strip_of(buzz::streaming(buzz::StreamingOptions::for_rows(budget, call)), "the first and the newest rows", call);
+    strip_of(buzz::key_outliers(buzz::KeyOutliersOptions::for_rows(budget, call)),
+             "a long window, and behind it the keys least like the others, the same for every head", call);
     page_.paragraph("What that costs in accuracy, buzz-evaluate measures: the README has the table.");
   }
 

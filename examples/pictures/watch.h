@@ -37,15 +37,10 @@ struct Watch {
 };
 
 /// Its steps are BuzzCache::attend's, one by one. The watch must outlive it and its forks.
-template <class Policy>
-class WatchedCache final : public tiny_llama::CacheOf<float, Policy> {
-  using Base = tiny_llama::CacheOf<float, Policy>;
-  using Base::cache_;
-
+class WatchedCache final : public tiny_llama::CacheOf<float> {
  public:
-  WatchedCache(const tiny_llama::Config& c, const typename Policy::Options& options, int max_chunk, int layer,
-               Watch& watch)
-      : Base(c, options, buzz::Positions::logical, max_chunk), layer_(layer), watch_(watch) {
+  WatchedCache(const tiny_llama::Config& c, const buzz::Policy& policy, int max_chunk, int layer, Watch& watch)
+      : CacheOf(c, policy, buzz::Positions::logical, max_chunk), layer_(layer), watch_(watch) {
     watch.capacity = cache_.layer(layer).capacity();
   }
 
@@ -54,7 +49,7 @@ class WatchedCache final : public tiny_llama::CacheOf<float, Policy> {
   }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out) override {
-    buzz::BuzzCache<float, Policy>& cache = cache_.layer(layer);
+    buzz::BuzzCache<float>& cache = cache_.layer(layer);
     if (layer != layer_) return cache.attend(q, k, v, out);
     cache.append(k, v);
     cache.attend(q, out);
@@ -68,11 +63,11 @@ class WatchedCache final : public tiny_llama::CacheOf<float, Policy> {
   }
 
  private:
-  WatchedCache(buzz::ModelCache<float, Policy> cache, int layer, Watch& watch)
-      : Base(std::move(cache)), layer_(layer), watch_(watch) {}
+  WatchedCache(buzz::ModelCache<float> cache, int layer, Watch& watch)
+      : CacheOf(std::move(cache)), layer_(layer), watch_(watch) {}
 
   Moment moment() const {
-    const buzz::BuzzCache<float, Policy>& cache = cache_.layer(layer_);
+    const buzz::BuzzCache<float>& cache = cache_.layer(layer_);
     Moment m{cache.next_position(), cache.regions(), {}};
     for (int h = 0; h < cache.shape().kv_heads; ++h) {
       const auto positions = cache.positions(h);
@@ -86,13 +81,11 @@ class WatchedCache final : public tiny_llama::CacheOf<float, Policy> {
   Watch& watch_;
 };
 
-/// Reads the tokens in calls of max_chunk, over the policy with these options, and watches a layer.
-template <class Policy>
-Watch read(const tiny_llama::Model& model, const Tokens& tokens, const typename Policy::Options& options, int max_chunk,
-           int layer) {
+/// Reads the tokens in calls of max_chunk, over the policy, and watches a layer.
+inline Watch read(const tiny_llama::Model& model, const Tokens& tokens, const buzz::Policy& policy, int max_chunk,
+                  int layer) {
   Watch watch;
-  tiny_llama::Llama llama(model,
-                          std::make_unique<WatchedCache<Policy>>(model.config, options, max_chunk, layer, watch));
+  tiny_llama::Llama llama(model, std::make_unique<WatchedCache>(model.config, policy, max_chunk, layer, watch));
   for (auto at = tokens.begin(); at != tokens.end();) {
     const auto end = tokens.end() - at > max_chunk ? at + max_chunk : tokens.end();
     llama.forward(Tokens(at, end));

@@ -39,14 +39,13 @@ inline buzz::Rope rope_of(const Config& c, buzz::Positions positions) {
   return rope;
 }
 
-template <class T, class Policy>
+template <class T>
 class CacheOf : public Cache {
  public:
   /// Errors: what the policy refuses; with compact positions, a capacity past the model's context.
-  CacheOf(const Config& c, const typename Policy::Options& options, buzz::Positions positions, int max_chunk)
+  CacheOf(const Config& c, const buzz::Policy& policy, buzz::Positions positions, int max_chunk)
       : cache_({c.query_heads, c.kv_heads, c.head_dim, max_chunk},
-               std::vector<typename Policy::Options>(static_cast<std::size_t>(c.layers), options),
-               rope_of(c, positions)) {}
+               std::vector<buzz::Policy>(static_cast<std::size_t>(c.layers), policy), rope_of(c, positions)) {}
 
   std::unique_ptr<Cache> fork() const override { return std::unique_ptr<Cache>(new CacheOf(cache_.fork())); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
@@ -60,9 +59,9 @@ class CacheOf : public Cache {
   std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
 
  protected:
-  explicit CacheOf(buzz::ModelCache<T, Policy> cache) : cache_(std::move(cache)) {}
+  explicit CacheOf(buzz::ModelCache<T> cache) : cache_(std::move(cache)) {}
 
-  buzz::ModelCache<T, Policy> cache_;
+  buzz::ModelCache<T> cache_;
 };
 
 }  // namespace tiny_llama

@@ -36,7 +36,7 @@ void declare(CLI::App& app, Arguments& a) {
 }
 
 void print_intro(const Model& model, std::size_t tokens, const std::string& text) {
-  const buzz::Beehive::Options o = paper_sizes();
+  const buzz::BeehiveOptions o = buzz::BeehiveOptions::paper();
   std::printf("A model of %s parameters, trained on texts of %s tokens, reads %s tokens of %s.\n",
               grouped(model.parameters).c_str(), grouped(model.config.context).c_str(), grouped(tokens).c_str(),
               text.empty() ? "made-up documents" : (text + " and documents after it").c_str());

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "buzz/policies.h"
 #include "tiny_llama/cache.h"
 #include "tiny_llama/llama.h"
 #include "tiny_llama/model.h"
@@ -41,24 +42,16 @@ struct Side {
 constexpr std::size_t demo_chunk = 32;  // tokens read at once
 
 inline std::unique_ptr<Cache> full_cache(const Model& model) {
-  buzz::Full::Options full;
+  buzz::FullOptions full;
   full.capacity = model.config.context;
-  return std::make_unique<CacheOf<float, buzz::Full>>(model.config, full, buzz::Positions::logical,
-                                                      static_cast<int>(demo_chunk));
+  return std::make_unique<CacheOf<float>>(model.config, buzz::full(full), buzz::Positions::logical,
+                                          static_cast<int>(demo_chunk));
 }
 
 /// The paper's sizes; a row's position is its place in the cache, so that none passes the model's context.
-inline buzz::Beehive::Options paper_sizes() {
-  buzz::Beehive::Options beehive;
-  beehive.sink = 4;
-  beehive.window = 160;
-  beehive.threshold = 400;
-  beehive.stride = 5;
-  return beehive;
-}
 inline std::unique_ptr<Cache> buzz_cache(const Model& model) {
-  return std::make_unique<CacheOf<float, buzz::Beehive>>(model.config, paper_sizes(), buzz::Positions::compact,
-                                                         static_cast<int>(demo_chunk));
+  return std::make_unique<CacheOf<float>>(model.config, buzz::beehive(buzz::BeehiveOptions::paper()),
+                                          buzz::Positions::compact, static_cast<int>(demo_chunk));
 }
 
 struct Answers {

@@ -11,6 +11,7 @@
 #include "tiny_llama/cache_options.h"
 #include "tiny_llama/llama.h"
 #include "tiny_llama/model.h"
+#include "tiny_llama/policies.h"
 #include "tiny_llama/program.h"
 #include "tiny_llama/reader.h"
 #include "tiny_llama/text_file.h"
@@ -39,12 +40,14 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--tokens", a.tokens, "Tokens to add, fewer if the model ends the text")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
-  app.add_option("--policy", a.cache.policy, "full, buzz, streaming, h2o or local")->capture_default_str();
-  app.add_option("--sink", a.cache.sink, "Rows kept at the beginning (buzz, streaming, h2o)");
-  app.add_option("--window", a.cache.window, "Newest rows kept (all policies but full)");
-  app.add_option("--threshold", a.cache.threshold, "Rows between them that trigger an eviction (all but full)");
-  app.add_option("--stride", a.cache.stride, "Rows of which an eviction keeps one (buzz)");
-  app.add_option("--heavy", a.cache.heavy, "Heaviest rows kept (h2o)");
+  app.add_option("--policy", a.cache.policy,
+                 "A policy, as name or name:option=value,option=value:" + lines_of(policies()))
+      ->capture_default_str();
+  app.add_option("--sink", a.cache.sink, "The policy's option of that name");
+  app.add_option("--window", a.cache.window, "The same");
+  app.add_option("--threshold", a.cache.threshold, "The same");
+  app.add_option("--stride", a.cache.stride, "The same");
+  app.add_option("--heavy", a.cache.heavy, "The same");
   app.add_option("--positions", a.cache.positions, "logical, or compact: a row's place in the cache")
       ->capture_default_str();
   app.add_option("--type", a.cache.type, "What the cache stores: f32, f16 or bf16")->capture_default_str();

@@ -19,6 +19,7 @@
 namespace tiny_llama {
 
 using buzz::fail;
+using buzz::FileError;
 
 /// Text that came from outside, made fit to print: at most that many characters, ASCII only.
 inline std::string fit_to_print(std::string_view text, std::size_t most) {
@@ -72,8 +73,8 @@ class Cursor {
 
   std::string_view take(const std::string& field, std::uint64_t count) {
     if (count > left()) {
-      fail(field, std::to_string(count) + " bytes",
-           "<= " + std::to_string(left()) + " bytes, what is left of the file (it is truncated or damaged)");
+      fail<FileError>(field, std::to_string(count) + " bytes",
+                      "<= " + std::to_string(left()) + " bytes, what is left of the file (it is truncated or damaged)");
     }
     at_ += static_cast<std::size_t>(count);
     return bytes_.substr(at_ - static_cast<std::size_t>(count), static_cast<std::size_t>(count));
@@ -88,8 +89,8 @@ class Cursor {
   std::uint64_t count(const std::string& field, std::uint64_t smallest) {
     const std::uint64_t value = integer<std::uint64_t>(field);
     if (value > left() / smallest) {
-      fail(field, std::to_string(value),
-           "<= " + std::to_string(left() / smallest) + ", what can be in the rest of the file");
+      fail<FileError>(field, std::to_string(value),
+                      "<= " + std::to_string(left() / smallest) + ", what can be in the rest of the file");
     }
     return value;
   }
@@ -113,11 +114,11 @@ class Gguf {
     std::error_code error;
     const bool regular = std::filesystem::is_regular_file(path, error);
     std::ifstream stream(path, std::ios::binary);
-    if (!regular || !stream) fail("model file", printable(path), "a GGUF file that can be read");
+    if (!regular || !stream) fail<FileError>("model file", printable(path), "a GGUF file that can be read");
     std::vector<char> file(static_cast<std::size_t>(std::filesystem::file_size(path)));
     stream.read(file.data(), static_cast<std::streamsize>(file.size()));
     if (stream.gcount() != static_cast<std::streamsize>(file.size())) {
-      fail("model file", printable(path), "a GGUF file that can be read to its end");
+      fail<FileError>("model file", printable(path), "a GGUF file that can be read to its end");
     }
     return parse(std::move(file));
   }
@@ -133,7 +134,7 @@ class Gguf {
     const Value& value = find(key);
     const std::int64_t number = to_integer(key, value.type, value.bytes);
     if (number < low || number > high) {
-      fail(key, std::to_string(number), std::to_string(low) + " to " + std::to_string(high));
+      fail<FileError>(key, std::to_string(number), std::to_string(low) + " to " + std::to_string(high));
     }
     return number;
   }
@@ -172,9 +173,9 @@ class Gguf {
     const std::string_view all(file_.data(), file_.size());
     Cursor cursor(all);
     const std::string_view magic = cursor.take("magic", 4);
-    if (magic != "GGUF") fail("magic", printable(magic), "'GGUF'");
+    if (magic != "GGUF") fail<FileError>("magic", printable(magic), "'GGUF'");
     const auto version = cursor.integer<std::uint32_t>("version");
-    if (version != 2 && version != 3) fail("version", std::to_string(version), "2 or 3, little-endian");
+    if (version != 2 && version != 3) fail<FileError>("version", std::to_string(version), "2 or 3, little-endian");
     constexpr std::uint64_t smallest_tensor = 8 + 1 + 4 + 8 + 4 + 8, smallest_value = 8 + 1 + 4 + 1;
     const std::uint64_t tensors = cursor.count("tensor count", smallest_tensor);
     const std::uint64_t values = cursor.count("metadata count", smallest_value);
@@ -184,7 +185,8 @@ class Gguf {
 
   void read_value(Cursor& cursor) {
     const std::string_view key = cursor.string("metadata key");
-    if (key.empty() || key.size() > 65535) fail("metadata key length", std::to_string(key.size()), "1 to 65535");
+    if (key.empty() || key.size() > 65535)
+      fail<FileError>("metadata key length", std::to_string(key.size()), "1 to 65535");
     Value value;
     value.type = value_type(key, cursor);
     if (value.type == ValueType::array) {
@@ -192,12 +194,12 @@ class Gguf {
       value.count = cursor.count(printable(key) + " elements", width(value.element) == 0 ? 8 : width(value.element));
     }
     value.bytes = value.type == ValueType::array ? elements(key, value, cursor) : one(key, value.type, cursor);
-    if (!values_.emplace(key, value).second) fail("metadata key", printable(key), "each key once");
+    if (!values_.emplace(key, value).second) fail<FileError>("metadata key", printable(key), "each key once");
   }
 
   static ValueType value_type(std::string_view key, Cursor& cursor) {
     const auto type = cursor.integer<std::uint32_t>(printable(key) + " type");
-    if (type > 12) fail(printable(key) + " type", std::to_string(type), "0 to 12");
+    if (type > 12) fail<FileError>(printable(key) + " type", std::to_string(type), "0 to 12");
     return static_cast<ValueType>(type);
   }
 
@@ -211,13 +213,14 @@ class Gguf {
     if (type == ValueType::string) return cursor.string(printable(key));
     const std::string_view bytes = cursor.take(printable(key), width(type));
     if (type == ValueType::boolean && static_cast<unsigned char>(bytes[0]) > 1) {
-      fail(printable(key), std::to_string(static_cast<unsigned char>(bytes[0])), "0 or 1");
+      fail<FileError>(printable(key), std::to_string(static_cast<unsigned char>(bytes[0])), "0 or 1");
     }
     return bytes;
   }
 
   static std::string_view elements(std::string_view key, const Value& value, Cursor& cursor) {
-    if (value.element == ValueType::array) fail(printable(key), "an array of arrays", "an array of numbers or texts");
+    if (value.element == ValueType::array)
+      fail<FileError>(printable(key), "an array of arrays", "an array of numbers or texts");
     const std::string name = printable(key);
     if (value.element != ValueType::string) return cursor.take(name, value.count * width(value.element));
     Cursor start = cursor;  // the texts are walked once here, so that no later read can fail
@@ -227,17 +230,19 @@ class Gguf {
 
   void read_tensors(Cursor& cursor, std::uint64_t count, std::string_view all) {
     const std::int64_t alignment = has("general.alignment") ? integer("general.alignment", 1, 1 << 20) : 32;
-    if ((alignment & (alignment - 1)) != 0) fail("general.alignment", std::to_string(alignment), "a power of 2");
+    if ((alignment & (alignment - 1)) != 0)
+      fail<FileError>("general.alignment", std::to_string(alignment), "a power of 2");
     const auto step = static_cast<std::uint64_t>(alignment);
     std::vector<std::pair<Tensor*, std::uint64_t>> offsets;
     for (std::uint64_t i = 0; i < count; ++i) {
       const std::string_view name = cursor.string("tensor name");
-      if (name.empty() || name.size() > 64) fail("tensor name length", std::to_string(name.size()), "1 to 64");
+      if (name.empty() || name.size() > 64)
+        fail<FileError>("tensor name length", std::to_string(name.size()), "1 to 64");
       const auto [place, is_new] = tensors_.emplace(name, read_tensor(name, cursor));
-      if (!is_new) fail("tensor", printable(name), "each name once");
+      if (!is_new) fail<FileError>("tensor", printable(name), "each name once");
       const auto offset = cursor.integer<std::uint64_t>(printable(name) + " offset");
       if (offset % step != 0) {
-        fail(printable(name) + " offset", std::to_string(offset), "a multiple of " + std::to_string(step));
+        fail<FileError>(printable(name) + " offset", std::to_string(offset), "a multiple of " + std::to_string(step));
       }
       offsets.emplace_back(&place->second, offset);
     }
@@ -250,13 +255,13 @@ class Gguf {
     Tensor tensor;
     tensor.name = std::string(name);
     const auto axes = cursor.integer<std::uint32_t>(printable(name) + " axes");
-    if (axes < 1 || axes > 4) fail(printable(name) + " axes", std::to_string(axes), "1 to 4");
+    if (axes < 1 || axes > 4) fail<FileError>(printable(name) + " axes", std::to_string(axes), "1 to 4");
     constexpr std::uint64_t most = std::uint64_t{1} << 40;  // elements; leaves the byte count far from overflow
     std::uint64_t size = 1;
     for (std::uint32_t axis = 0; axis < axes; ++axis) {
       const auto length = cursor.integer<std::uint64_t>(printable(name) + " shape");
       if (length < 1 || length > most / size) {
-        fail(printable(name) + " shape", std::to_string(length), "1 to " + std::to_string(most / size));
+        fail<FileError>(printable(name) + " shape", std::to_string(length), "1 to " + std::to_string(most / size));
       }
       size *= length;
       tensor.shape.insert(tensor.shape.begin(), static_cast<std::int64_t>(length));
@@ -264,11 +269,11 @@ class Gguf {
     tensor.size = static_cast<std::int64_t>(size);
     const auto type = cursor.integer<std::uint32_t>(printable(name) + " type");
     if (type != 0 && type != 1 && type != 8) {
-      fail(printable(name) + " type", std::to_string(type), "0 (F32), 1 (F16) or 8 (Q8_0)");
+      fail<FileError>(printable(name) + " type", std::to_string(type), "0 (F32), 1 (F16) or 8 (Q8_0)");
     }
     tensor.type = static_cast<TensorType>(type);
     if (tensor.type == TensorType::q8_0 && tensor.shape.back() % 32 != 0) {
-      fail(printable(name) + " shape", std::to_string(tensor.shape.back()), "a multiple of 32 (Q8_0)");
+      fail<FileError>(printable(name) + " shape", std::to_string(tensor.shape.back()), "a multiple of 32 (Q8_0)");
     }
     return tensor;
   }
@@ -280,26 +285,27 @@ class Gguf {
                                 : tensor.type == TensorType::f16 ? size * 2
                                                                  : size / 32 * 34;
     if (bytes > room || offset > room - bytes) {
-      fail("tensor offset + bytes", std::to_string(offset) + " + " + std::to_string(bytes),
-           "<= " + std::to_string(room) + ", the bytes of tensor data in the file");
+      fail<FileError>("tensor offset + bytes", std::to_string(offset) + " + " + std::to_string(bytes),
+                      "<= " + std::to_string(room) + ", the bytes of tensor data in the file");
     }
     return all.substr(static_cast<std::size_t>(data + offset), static_cast<std::size_t>(bytes));
   }
 
   const Value& find(const std::string& key) const {
     const auto place = values_.find(key);
-    if (place == values_.end()) fail(key, "missing", "metadata that a llama model has");
+    if (place == values_.end()) fail<FileError>(key, "missing", "metadata that a llama model has");
     return place->second;
   }
   const Value& expect(const std::string& key, ValueType type, const char* what) const {
     const Value& value = find(key);
-    if (value.type != type) fail(key, "a value of type " + std::to_string(static_cast<int>(value.type)), what);
+    if (value.type != type)
+      fail<FileError>(key, "a value of type " + std::to_string(static_cast<int>(value.type)), what);
     return value;
   }
   const Value& array(const std::string& key, ValueType element, const char* what) const {
     const Value& value = expect(key, ValueType::array, what);
     if (value.element != element)
-      fail(key, "elements of type " + std::to_string(static_cast<int>(value.element)), what);
+      fail<FileError>(key, "elements of type " + std::to_string(static_cast<int>(value.element)), what);
     return value;
   }
 
@@ -319,13 +325,13 @@ class Gguf {
         return from_bytes<std::int32_t>(bytes);
       case ValueType::u64:
         if (from_bytes<std::uint64_t>(bytes) > INT64_MAX) {
-          fail(key, std::to_string(from_bytes<std::uint64_t>(bytes)), "<= " + std::to_string(INT64_MAX));
+          fail<FileError>(key, std::to_string(from_bytes<std::uint64_t>(bytes)), "<= " + std::to_string(INT64_MAX));
         }
         return from_bytes<std::int64_t>(bytes);
       case ValueType::i64:
         return from_bytes<std::int64_t>(bytes);
       default:
-        fail(key, "a value of type " + std::to_string(static_cast<int>(type)), "an integer");
+        fail<FileError>(key, "a value of type " + std::to_string(static_cast<int>(type)), "an integer");
     }
   }
 
@@ -339,8 +345,8 @@ class Gguf {
 inline void to_float(const Tensor& tensor, float* out) {
   const auto finite = [&](float number, const char* what, std::size_t i) {
     if (!buzz::is_finite(number))
-      fail(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
-           "finite ones");
+      fail<FileError>(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
+                      "finite ones");
     return number;
   };
   const auto half = [&](std::size_t at) {

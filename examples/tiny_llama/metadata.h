@@ -85,7 +85,8 @@ class Metadata {
   /// A text that may be missing. Errors: another one.
   void expect(const char* name, std::string_view allowed) {
     const std::string key = use(name);
-    if (file_.has(key) && file_.text(key) != allowed) fail(key, printable(file_.text(key)), printable(allowed));
+    if (file_.has(key) && file_.text(key) != allowed)
+      fail<FileError>(key, printable(file_.text(key)), printable(allowed));
   }
   /// A number, true or false that may be missing, and with which nothing is computed since with `allowed` there is
   /// nothing to do. Errors: another value, NaN too, or one of another kind.
@@ -95,7 +96,7 @@ class Metadata {
     const Value& value = file_.values().find(key)->second;
     double number = 0;
     if (!to_number(value, number) || !buzz::is_finite(number) || number != allowed)
-      fail(key, shown(value), number_text(allowed, value.type == ValueType::boolean));
+      fail<FileError>(key, shown(value), number_text(allowed, value.type == ValueType::boolean));
   }
   /// Keys that say something of the model, and whatever they say, nothing is computed from it; also those below them.
   void describe(std::initializer_list<const char*> names) {
@@ -112,7 +113,7 @@ class Metadata {
     }
   }
   [[noreturn]] static void refuse(const std::string& key, const Value& value) {
-    fail(fit_to_print(key, 200), shown(value), "no value, since this reader does not know the key");
+    fail<FileError>(fit_to_print(key, 200), shown(value), "no value, since this reader does not know the key");
   }
   static bool begins(const std::string& key, const std::string& with) { return key.compare(0, with.size(), with) == 0; }
 

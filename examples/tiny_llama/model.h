@@ -81,7 +81,7 @@ inline void refuse_variants(Metadata& m, const Config& c) {
 inline Config read_config(const Gguf& file) {
   Metadata general(file, "general.");  // describes, but for these
   const std::string_view architecture = general.text("architecture");
-  if (architecture != "llama") fail("general.architecture", printable(architecture), "'llama'");
+  if (architecture != "llama") fail<FileError>("general.architecture", printable(architecture), "'llama'");
   general.expect("type", "model");
   general.expect("quantization_version", 2);  // of Q8_0's blocks: older ones have other scales
   for (const auto& [key, value] : file.values()) {
@@ -100,28 +100,29 @@ inline Config read_config(const Gguf& file) {
   c.vocab = m.integer("vocab_size", 1, 1 << 24, 0);
   c.context = m.integer("context_length", 1, 1 << 24);
   if (c.dim % c.query_heads != 0) {
-    fail("llama.embedding_length", c.dim,
-         "a multiple of llama.attention.head_count = " + std::to_string(c.query_heads));
+    fail<FileError>("llama.embedding_length", c.dim,
+                    "a multiple of llama.attention.head_count = " + std::to_string(c.query_heads));
   }
   if (c.query_heads % c.kv_heads != 0) {
-    fail("llama.attention.head_count", c.query_heads,
-         "a multiple of llama.attention.head_count_kv = " + std::to_string(c.kv_heads));
+    fail<FileError>("llama.attention.head_count", c.query_heads,
+                    "a multiple of llama.attention.head_count_kv = " + std::to_string(c.kv_heads));
   }
   c.head_dim = c.dim / c.query_heads;
   c.rope_dims = m.integer("rope.dimension_count", 2, c.head_dim, c.head_dim);
-  if (c.rope_dims % 2 != 0) fail("llama.rope.dimension_count", c.rope_dims, "an even number");
+  if (c.rope_dims % 2 != 0) fail<FileError>("llama.rope.dimension_count", c.rope_dims, "an even number");
   c.rope_base = m.number("rope.freq_base", 10000.0f);
   if (!buzz::is_finite(c.rope_base) || !(c.rope_base > 1)) {
-    fail("llama.rope.freq_base", std::to_string(c.rope_base), "finite and > 1");
+    fail<FileError>("llama.rope.freq_base", std::to_string(c.rope_base), "finite and > 1");
   }
   c.norm_eps = m.number("attention.layer_norm_rms_epsilon");
   if (!buzz::is_finite(c.norm_eps) || !(c.norm_eps > 0) || !(c.norm_eps < 1)) {
-    fail("llama.attention.layer_norm_rms_epsilon", std::to_string(c.norm_eps), "> 0 and < 1");
+    fail<FileError>("llama.attention.layer_norm_rms_epsilon", std::to_string(c.norm_eps), "> 0 and < 1");
   }
   for (const char* key : {"attention.key_length", "attention.value_length"}) {
     const int length = m.integer(key, 1, 1 << 16, c.head_dim);
     if (length != c.head_dim) {
-      fail(std::string("llama.") + key, length, std::to_string(c.head_dim) + ", embedding_length / head_count");
+      fail<FileError>(std::string("llama.") + key, length,
+                      std::to_string(c.head_dim) + ", embedding_length / head_count");
     }
   }
   refuse_variants(m, c);
@@ -150,16 +151,17 @@ class TensorReader {
   /// A tensor that the forward pass would not use makes another model of it.
   void refuse_others() const {
     for (const auto& [name, tensor] : file_.tensors()) {
-      if (used_.count(name) == 0) fail("tensor", printable(name), "the tensors of a llama model without biases");
+      if (used_.count(name) == 0)
+        fail<FileError>("tensor", printable(name), "the tensors of a llama model without biases");
     }
   }
 
  private:
   const Tensor& find(const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto place = file_.tensors().find(name);
-    if (place == file_.tensors().end()) fail(name, "missing", "a tensor of shape " + text(shape));
+    if (place == file_.tensors().end()) fail<FileError>(name, "missing", "a tensor of shape " + text(shape));
     if (place->second.shape != shape) {
-      fail(name + " shape", text(place->second.shape), text(shape) + ", as the metadata say");
+      fail<FileError>(name + " shape", text(place->second.shape), text(shape) + ", as the metadata say");
     }
     used_.insert(name);
     parameters_ += place->second.size;
@@ -180,7 +182,8 @@ inline Model read_model(const Gguf& file) {
   Config c = read_config(file);
   Tokenizer tokenizer(read_vocabulary(file));
   if (c.vocab != 0 && c.vocab != tokenizer.size()) {
-    fail("llama.vocab_size", c.vocab, std::to_string(tokenizer.size()) + ", the elements of tokenizer.ggml.tokens");
+    fail<FileError>("llama.vocab_size", c.vocab,
+                    std::to_string(tokenizer.size()) + ", the elements of tokenizer.ggml.tokens");
   }
   c.vocab = tokenizer.size();
   TensorReader tensors(file);

@@ -17,7 +17,7 @@ int run_program(CLI::App& app, int argc, char** argv, Run&& run) {
     run();
   } catch (const CLI::Success& help) {
     return app.exit(help);
-  } catch (const buzz::InvalidArgument& error) {
+  } catch (const buzz::Error& error) {
     std::cerr << error.what() << "\n";
     return 2;
   } catch (const std::exception& error) {

@@ -15,7 +15,7 @@ inline std::string read_text(const std::string& path) {
   std::error_code error;
   std::ifstream stream(path, std::ios::binary);
   if (std::filesystem::is_directory(path, error) || !stream)
-    fail("file", printable(path), "a text file that can be read");
+    fail<FileError>("file", printable(path), "a text file that can be read");
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
@@ -23,7 +23,7 @@ inline std::string read_text(const std::string& path) {
 inline void write_text(const char* what, const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
-  if (!out.flush()) fail(what, printable(path), "a file that can be written");
+  if (!out.flush()) fail<FileError>(what, printable(path), "a file that can be written");
 }
 
 }  // namespace tiny_llama

@@ -32,7 +32,7 @@ struct Vocabulary {
 inline Vocabulary read_vocabulary(const Gguf& file) {
   Metadata m(file, "tokenizer.");
   const std::string_view kind = m.text("ggml.model");
-  if (kind != "llama") fail("tokenizer.ggml.model", printable(kind), "'llama' (sentencepiece BPE)");
+  if (kind != "llama") fail<FileError>("tokenizer.ggml.model", printable(kind), "'llama' (sentencepiece BPE)");
   m.expect("ggml.pre", "default");
   Vocabulary v;
   for (std::string_view token : m.texts("ggml.tokens")) v.tokens.emplace_back(token);
@@ -141,26 +141,27 @@ class Tokenizer {
     const std::size_t size = v.tokens.size();
     const auto expect = [&](const char* field, std::size_t count) {
       if (count != size)
-        fail(field, std::to_string(count) + " elements", std::to_string(size) + ", one for each token");
+        fail<FileError>(field, std::to_string(count) + " elements", std::to_string(size) + ", one for each token");
     };
     if (size < 1 || size > (1u << 24))
-      fail("tokenizer.ggml.tokens", std::to_string(size) + " elements", "1 to 16777216");
+      fail<FileError>("tokenizer.ggml.tokens", std::to_string(size) + " elements", "1 to 16777216");
     expect("tokenizer.ggml.scores", v.scores.size());
     expect("tokenizer.ggml.token_type", v.types.size());
     for (float score : v.scores) {
-      if (!buzz::is_finite(score)) fail("tokenizer.ggml.scores", std::to_string(score), "finite numbers");
+      if (!buzz::is_finite(score)) fail<FileError>("tokenizer.ggml.scores", std::to_string(score), "finite numbers");
     }
     for (std::size_t id = 0; id < size; ++id) {
       const std::int32_t type = v.types[id];
       if (type < 1 || type > 6 || type == Vocabulary::user_defined) {
-        fail("tokenizer.ggml.token_type", type, "1, 2, 3, 5 or 6 (user-defined tokens are not supported)");
+        fail<FileError>("tokenizer.ggml.token_type", type, "1, 2, 3, 5 or 6 (user-defined tokens are not supported)");
       }
       if (type == Vocabulary::byte && byte_of(v.tokens[id]) > 255) {
-        fail("tokenizer.ggml.tokens", printable(v.tokens[id]), "'<0x00>' to '<0xFF>' for a token of type 6 (byte)");
+        fail<FileError>("tokenizer.ggml.tokens", printable(v.tokens[id]),
+                        "'<0x00>' to '<0xFF>' for a token of type 6 (byte)");
       }
     }
     for (int id : {v.bos, v.eos, v.unk})
-      buzz::require_range("token id of BOS, EOS, unknown", id, 0, static_cast<int>(size) - 1);
+      buzz::require_range<FileError>("token id of BOS, EOS, unknown", id, 0, static_cast<int>(size) - 1);
     return v;
   }
 

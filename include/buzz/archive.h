@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -41,7 +42,7 @@ void little_endian(unsigned char* bytes, std::size_t values) {
     for (std::size_t i = 0; i < Size / 2; ++i) std::swap(bytes[v * Size + i], bytes[v * Size + Size - 1 - i]);
 }
 
-/// Writes fields to a stream as they come. Errors: the stream refuses.
+/// Writes fields to a stream as they come. Errors: the stream refuses (FileError).
 class Writer {
  public:
   /// Begins with magic and version.
@@ -80,7 +81,7 @@ class Writer {
   void finish() {
     put(static_cast<std::int64_t>(sum_.value()));
     out_.flush();
-    if (!out_) fail("stream", "write failed", "a stream that takes all bytes");
+    if (!out_) fail<FileError>("stream", "write failed", "a stream that takes all bytes");
   }
 
  private:
@@ -97,15 +98,16 @@ class Writer {
   Checksum sum_;
 };
 
-/// Reads and checks what a Writer wrote. Errors: another magic, version, size or option, named; numbers out of range;
-/// fewer bytes than there should be; another checksum. What it filled until then is to be thrown away.
+/// Reads and checks what a Writer wrote. Errors, all of them FileError: another magic, version, size or option, named;
+/// numbers out of range; fewer bytes than there should be; another checksum. What it filled until then is to be thrown
+/// away.
 class Reader {
  public:
   /// Checks magic and version.
   explicit Reader(std::istream& in) : in_(in) {
     unsigned char magic[4];
     raw(magic, 4);
-    if (std::memcmp(magic, "BUZZ", 4) != 0) fail("magic", "other bytes", "\"BUZZ\"");
+    if (std::memcmp(magic, "BUZZ", 4) != 0) fail<FileError>("magic", "other bytes", "\"BUZZ\"");
     number("version", version_, 1, archive_version);
   }
 
@@ -114,18 +116,18 @@ class Reader {
   void same(const char* field, T expected) {
     if constexpr (std::is_floating_point<T>::value) {
       const double value = get<double>();
-      if (!(value == static_cast<double>(expected)))
-        fail(field, std::to_string(value), std::to_string(expected) + ", as in this cache");
+      if (is_nan(value) || value != static_cast<double>(expected))
+        fail<FileError>(field, std::to_string(value), std::to_string(expected) + ", as in this cache");
     } else {
       const std::int64_t value = get<std::int64_t>();
       if (value != static_cast<std::int64_t>(expected))
-        fail(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
+        fail<FileError>(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
     }
   }
   /// A whole number, from low to high.
   void number(const char* field, int& value, long long low, long long high) {
     const std::int64_t read = get<std::int64_t>();
-    require_range(field, read, low, high);
+    require_range<FileError>(field, read, low, high);
     value = static_cast<int>(read);
   }
   /// `count` values of T.
@@ -146,7 +148,7 @@ class Reader {
   void finish() {
     const std::uint64_t expected = sum_.value();
     if (static_cast<std::uint64_t>(get<std::int64_t>()) != expected)
-      fail("checksum", "another", "the one that the bytes before it have");
+      fail<FileError>("checksum", "another", "the one that the bytes before it have");
   }
 
  private:
@@ -158,7 +160,8 @@ class Reader {
   }
   void raw(unsigned char* bytes, std::size_t count) {
     in_.read(reinterpret_cast<char*>(bytes), static_cast<std::streamsize>(count));
-    if (static_cast<std::size_t>(in_.gcount()) != count) fail("stream", "ends early", "all bytes of a saved cache");
+    if (static_cast<std::size_t>(in_.gcount()) != count)
+      fail<FileError>("stream", "ends early", "all bytes of a saved cache");
     sum_.add(bytes, count);
   }
 

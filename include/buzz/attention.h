@@ -1,10 +1,10 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "buzz/aligned.h"
 #include "buzz/attention_options.h"
 #include "buzz/executor.h"
 #include "buzz/kernels.h"
@@ -125,11 +125,8 @@ class Attention {
     if (!mass.empty()) require_shape("mass", mass, mass.shape(0), shape_.kv_heads, rows);
   }
 
-  using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  using MatrixMap = Eigen::Map<Matrix, 0, Eigen::OuterStride<>>;
-  using ConstMatrixMap = Eigen::Map<const Matrix, 0, Eigen::OuterStride<>>;
-  // Query rows handled together, and cached rows a tile. A tile stays in the first-level cache, and Eigen blocks
-  // products of these sizes on the stack. From gemm_rows query rows on Eigen's product is the faster.
+  // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From gemm_rows
+  // query rows on Eigen's product is the faster.
   static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
   static constexpr int mass_rows = 512;  // whose probabilities are added to the mass together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
@@ -240,8 +237,7 @@ class Attention {
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
         if constexpr (std::is_same<decltype(k), const float*>::value)
           if (b.m >= gemm_rows) {
-            map(out, b.m, count, b.stride).noalias() =
-                map(b.queries, b.m, dim(), dim()) * map(k, count, dim(), stride).transpose();
+            kernels::product_dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
             return;
           }
         kernels::dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
@@ -276,7 +272,7 @@ class Attention {
       if (set) std::fill(out + seen, out + count, 0.f);
       for (int q = 0; q < b.group; set = false) {
         int end = q;  // a query of NaN gives nothing
-        while (end < b.group && std::isfinite(norms[end])) ++end;
+        while (end < b.group && is_finite(norms[end])) ++end;
         kernels::weighted_sum(norms + q, p + q * b.stride, b.stride, end - q, seen, set, out);
         q = end + 1;
       }
@@ -316,8 +312,7 @@ class Attention {
         }
         if constexpr (std::is_same<decltype(v), const float*>::value)
           if (b.m >= gemm_rows) {
-            map(result, b.m, width, dim()).noalias() +=
-                map(weights, b.m, count, weights_stride) * map(v, count, width, stride);
+            kernels::product_add(weights, weights_stride, b.m, v, stride, count, width, result, dim());
             return;
           }
         add(v, stride, 0, b.m, count);
@@ -346,13 +341,17 @@ class Attention {
   void add_from_logits(const Block& b, int begin, int end, const View<const float>& lse,
                        const View<float>& mass) const {
     for (int i = 0; i < b.m; ++i) {
-      const float norm = lse.row(0, b.token(i))[b.query_head(i)];
+      const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
       const int seen = (std::min)(end, b.seen(i)) - begin;
       if (seen <= 0 || !is_finite(norm)) continue;
       Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
-      const float sum = kernels::exp_and_sum(p.data(), seen, norm);
-      if (!is_finite(sum)) p = p.isFinite().select(p, 0.f);  // a NaN in a key
-      b.norms[i] += is_finite(sum) ? sum : p.sum();
+      float sum = kernels::exp_and_sum(p.data(), seen, norm);
+      if (!is_finite(sum)) {  // a NaN in a key
+        std::replace_if(
+            p.data(), p.data() + seen, [](const float& x) { return !is_finite(x); }, 0.f);
+        sum = p.sum();
+      }
+      b.norms[i] += sum;
       Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) += p;
     }
   }
@@ -373,19 +372,12 @@ class Attention {
       kernels::convert(cached.row(b.head, r + i) + begin, end - begin, b.tile + i * dim() + begin);
   }
 
-  static MatrixMap map(float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
-    return MatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
-  }
-  static ConstMatrixMap map(const float* data, std::ptrdiff_t rows, std::ptrdiff_t columns, std::ptrdiff_t stride) {
-    return ConstMatrixMap(data, rows, columns, Eigen::OuterStride<>(stride));
-  }
-
   Shape shape_;
   AttentionOptions options_;
   int block_;                          // tokens handled together
   int capacity_;                       // rows
   int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
-  std::vector<float, Eigen::aligned_allocator<float>> scratch_;
+  AlignedVector<float> scratch_;
   std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -18,10 +19,10 @@ inline std::vector<long long> split_budget(long long total, const std::vector<do
   require_at_least("minimum", minimum, 0);
   double sum = 0;
   for (const double w : weights) {
-    if (!(w >= 0) || !std::isfinite(w)) fail("weights", std::to_string(w), "finite and >= 0");
+    if (!is_finite(w) || w < 0) fail("weights", std::to_string(w), "finite and >= 0");
     sum += w;
   }
-  if (!(sum > 0) || !std::isfinite(sum)) fail("weights", std::to_string(sum), "a finite sum > 0");
+  if (!is_finite(sum) || sum <= 0) fail("weights", std::to_string(sum), "a finite sum > 0");
   const long long layers = static_cast<long long>(weights.size());
   if (minimum > 0 && total / minimum < layers)
     fail("total", total, ">= layers * minimum = " + std::to_string(layers) + " * " + std::to_string(minimum));

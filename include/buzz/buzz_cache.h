@@ -57,7 +57,8 @@ class BuzzCache {
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
   /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
   /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. Errors: another
-  /// shape, more tokens than max_chunk, a full cache, a position past the Rope's; the cache is then as it was.
+  /// shape, more tokens than max_chunk; CacheFull: no room for the rows, a position past the Rope's. The cache is then
+  /// as it was.
   /// O(tokens * query_heads * rows * head_dim).
   template <class Q, class K, class O>
   void attend(View<Q> q, View<K> k, View<K> v, View<O> out, Executor run = {}) {
@@ -78,7 +79,7 @@ class BuzzCache {
     evictor_.check_append(tokens);
     const int first = next_rotary_position();
     if (!rotation_.compact())
-      require_range("position", static_cast<long long>(first) + tokens, 0, rotation_.rope().max_position);
+      require_room("position", static_cast<long long>(first) + tokens, tokens, rotation_.rope().max_position);
     turn_to(first, tokens);
     using In = std::remove_const_t<K>;
     store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : turn().queries);
@@ -177,7 +178,7 @@ class BuzzCache {
   }
 
   /// Writes the cache to a stream as archive.h says: shape and options, regions, positions, scores, pins, K and V.
-  /// O(rows * kv_heads * head_dim). Errors: the stream refuses; unobserved() is not 0.
+  /// O(rows * kv_heads * head_dim). Errors: the stream refuses (FileError); unobserved() is not 0.
   void save(std::ostream& out) const {
     require_observed("save()");
     Writer writer(out);
@@ -186,8 +187,8 @@ class BuzzCache {
   }
 
   /// Makes this the cache that was saved; what follows is bit for bit what would have followed the save, but that
-  /// rollback() cannot go back past it. Errors: a file of another shape, type, policy, option or version, named; one
-  /// that is damaged or too short. The cache is then as it was.
+  /// rollback() cannot go back past it. Errors, all of them FileError: a file of another shape, type, policy, option or
+  /// version, named; one that is damaged or too short. The cache is then as it was.
   void load(std::istream& in) {
     Reader reader(in);
     BuzzCache loaded = fork();

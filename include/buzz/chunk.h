@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "buzz/finite.h"
 #include "buzz/regions.h"
 
 namespace buzz {
@@ -9,8 +10,8 @@ namespace buzz {
 /// Does a row of worth `a` beat an earlier row of worth `b`? Equal worth never does, so that ties go to the lowest
 /// row; NaN loses against every number.
 template <class Real>
-BUZZ_HOST_DEVICE constexpr bool beats(Real a, Real b) {
-  return a > b || (a == a && b != b);
+BUZZ_HOST_DEVICE constexpr bool beats(const Real& a, const Real& b) {
+  return !is_nan(a) && (is_nan(b) || a > b);
 }
 
 /// The heavy hitter of a chunk: the index in [0, count) of the highest of worth[0..count), count >= 1. O(count).

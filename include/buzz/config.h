@@ -1,6 +1,6 @@
 #pragma once
 
-// Every macro of the library, version.h's apart.
+// Every macro of the library, those of version.h and eigen.h apart.
 
 // Functions of the ground floor run on the host and, compiled by nvcc, on the device.
 #if defined(__CUDACC__)
@@ -42,18 +42,18 @@
 #else
 #define BUZZ_FINITE_MATH 0
 #endif
-// At the beginning of a function whose sums are to be made in the order written. (clang.)
-#if defined(__clang__) && __clang_major__ >= 12
-#define BUZZ_AS_WRITTEN _Pragma("clang fp reassociate(off)")
-#define BUZZ_REASSOCIATES 0
-#else
-#define BUZZ_AS_WRITTEN
-// 1 where the same takes as_written() (finite.h): -ffast-math, -funsafe-math-optimizations, /fp:fast.
+// 1 where sums may be put in another order, and quotients made products: -ffast-math, gcc's
+// -funsafe-math-optimizations, /fp:fast. as_written() of finite.h prevents it.
 #if !defined(__CUDA_ARCH__) && (defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(_M_FP_FAST))
 #define BUZZ_REASSOCIATES 1
 #else
 #define BUZZ_REASSOCIATES 0
 #endif
+// The same at the beginning of a function, for clang, which says nothing of its -funsafe-math-optimizations.
+#if defined(__clang__) && __clang_major__ >= 12
+#define BUZZ_AS_WRITTEN _Pragma("clang fp reassociate(off)")
+#else
+#define BUZZ_AS_WRITTEN
 #endif
 // 1 where a double may have more bits than it is stored with: -mfpmath=387.
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && !defined(__CUDA_ARCH__)

@@ -7,29 +7,49 @@
 
 #include "buzz/config.h"
 
-/// Everything that the library has, its macros apart (config.h, version.h).
+/// Everything that the library has, its macros apart (config.h, eigen.h, version.h).
 namespace buzz {
 
-/// A bad option, shape, view or request. what() reads "buzz: stride = 0, allowed: >= 1"; the object that was asked is
-/// as it was before the call.
-class InvalidArgument : public std::invalid_argument {
+/// What the library refuses, always as one of the three families below. what() reads "buzz: stride = 0, allowed: >= 1";
+/// the object that was asked is as it was before the call.
+class Error : public std::runtime_error {
  public:
   /// Text: what() says it.
-  InvalidArgument(std::string field, const std::string& text) : std::invalid_argument(text), field_(std::move(field)) {}
-  /// The name of the option, dimension or argument that was refused.
+  Error(std::string field, const std::string& text) : std::runtime_error(text), field_(std::move(field)) {}
+  /// The name of the option, dimension, argument or part of a file that was refused.
   const std::string& field() const noexcept { return field_; }
 
  private:
   std::string field_;
 };
 
-/// The one place where errors leave the library: throws InvalidArgument, or, where exceptions are off, calls
+/// The caller's mistake: an option, shape, view or request that cannot be, or a call out of order.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Nothing is wrong with the call, and an emptier cache would take it: field() says what has run out: "rows" (evict, or
+/// reset the cache), "position" (reset it) or "pinned rows" (unpin some).
+class CacheFull : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file or stream that cannot be read or written, is damaged, too short or of another version, or is that of another
+/// cache: field() is then the option or size that differs.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The one place where errors leave the library: throws a Family of Error, or, where exceptions are off, calls
 /// BUZZ_ERROR_HANDLER and aborts.
-[[noreturn]] BUZZ_NOINLINE inline void fail(const std::string& field, const std::string& value,
-                                            const std::string& allowed) {
+template <class Family = InvalidArgument>
+[[noreturn]] BUZZ_NOINLINE void fail(const std::string& field, const std::string& value, const std::string& allowed) {
   const std::string text = "buzz: " + field + " = " + value + ", allowed: " + allowed;
 #if BUZZ_EXCEPTIONS
-  throw InvalidArgument(field, text);
+  throw Family(field, text);
 #else
 #ifdef BUZZ_ERROR_HANDLER
   BUZZ_ERROR_HANDLER(text.c_str());
@@ -39,23 +59,35 @@ class InvalidArgument : public std::invalid_argument {
 }
 
 /// The same for a whole number.
-[[noreturn]] BUZZ_NOINLINE inline void fail(const std::string& field, long long value, const std::string& allowed) {
-  fail(field, std::to_string(value), allowed);
+template <class Family = InvalidArgument>
+[[noreturn]] BUZZ_NOINLINE void fail(const std::string& field, long long value, const std::string& allowed) {
+  fail<Family>(field, std::to_string(value), allowed);
 }
 
 /// Refuses `value` unless low <= value <= high.
-inline void require_range(const char* field, long long value, long long low, long long high) {
-  if (value < low || value > high) fail(field, value, std::to_string(low) + " to " + std::to_string(high));
+template <class Family = InvalidArgument>
+void require_range(const char* field, long long value, long long low, long long high) {
+  if (value < low || value > high) fail<Family>(field, value, std::to_string(low) + " to " + std::to_string(high));
 }
 
 /// Refuses `value` unless value >= low.
-inline void require_at_least(const char* field, long long value, long long low) {
-  if (value < low) fail(field, value, ">= " + std::to_string(low));
+template <class Family = InvalidArgument>
+void require_at_least(const char* field, long long value, long long low) {
+  if (value < low) fail<Family>(field, value, ">= " + std::to_string(low));
 }
 
 /// Refuses `value` unless it equals `expected`; `what` says what it has to agree with.
 inline void require_equal(const char* field, long long value, long long expected, const char* what) {
   if (value != expected) fail(field, value, std::to_string(expected) + " (" + what + ")");
+}
+
+/// Refuses a call that would use `total` of `room`: the cache is full, but where `asked`, the call's own part of that,
+/// is too much for an empty one.
+inline void require_room(const char* field, long long total, long long asked, long long room) {
+  if (asked <= room)
+    require_range<CacheFull>(field, total, 0, room);
+  else
+    require_range(field, total, 0, room);
 }
 
 }  // namespace buzz

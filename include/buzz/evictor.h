@@ -35,14 +35,13 @@ class Evictor {
         max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
-        score_(make_score(policy_.score)),
+        score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
         select_(policy_.select),
         keep_(kv_heads, capacity_),
         thinner_(capacity_),
-        undo_((score_->reserve(kv_heads, capacity_), max_rollback), kv_heads, capacity_, number_size()),
+        undo_(max_rollback, kv_heads, capacity_, number_size()),
         positions_(size(kv_heads, capacity_)),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
-        column_sums_(kv_heads, needs_.attention ? capacity_ : 0),
         shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
 
   Evictor(Evictor&&) = default;             ///< the source may only be destroyed or assigned to
@@ -51,8 +50,8 @@ class Evictor {
   Evictor fork() const { return Evictor(*this); }
   explicit Evictor(const Evictor&) = default;  ///< as fork(), for containers
 
-  /// `tokens` rows were added after the last one, at the next positions. Errors: tokens out of 0 to max_chunk; more
-  /// rows than capacity(). O(kv_heads * tokens).
+  /// `tokens` rows were added after the last one, at the next positions. Errors: tokens out of 0 to max_chunk;
+  /// CacheFull: more rows than capacity(), or no positions left. O(kv_heads * tokens).
   void append(int tokens) {
     check_append(tokens);
     for (int h = 0; h < heads_; ++h) std::iota(position_row(h) + rows_, position_row(h) + rows_ + tokens, next_);
@@ -63,8 +62,9 @@ class Evictor {
   /// Refuses what append(tokens) would refuse, and changes nothing.
   void check_append(int tokens) const {
     require_range("tokens", tokens, 0, max_chunk_);
-    require_range("rows", static_cast<long long>(rows_) + tokens, 0, capacity_);
-    require_range("position", static_cast<long long>(next_) + tokens, 0, (std::numeric_limits<std::int32_t>::max)());
+    require_room("rows", static_cast<long long>(rows_) + tokens, tokens, capacity_);
+    require_room("position", static_cast<long long>(next_) + tokens, tokens,
+                 (std::numeric_limits<std::int32_t>::max)());
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
@@ -78,8 +78,7 @@ class Evictor {
     require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
     for (int q = 0; q < queries; ++q) {
-      for (int h = 0; h < heads_; ++h)
-        std::copy_n(column_sums_(probabilities, h, q), rows_, sums_.data() + size(h, capacity_));
+      for (int h = 0; h < heads_; ++h) column_sums(probabilities, heads_, h, q, sums_.data() + size(h, capacity_));
       observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
     }
   }
@@ -154,16 +153,10 @@ class Evictor {
   /// Refuses what pin() would refuse, and changes nothing.
   void check_pin(int first, int count) const {
     check_range(first, count);
-    for (int h = 0; h < heads_; ++h) {
-      const Span<const std::int32_t> held = positions(h);
-      const auto at = std::lower_bound(held.begin(), held.end(), first);
-      const long long there = std::lower_bound(at, held.end(), first + count) - at;
-      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
-      if (there + ahead < count)
-        fail("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
-             "positions that no head has evicted");
-    }
-    require_range("pinned rows", pins_.with(first, count).count_from(policy_.protect.sink), 0, room());
+    require_held<InvalidArgument>(first, count);
+    const int sink = policy_.protect.sink;
+    require_room("pinned rows", pins_.with(first, count).count_from(sink), Pins().with(first, count).count_from(sink),
+                 room());
   }
   /// Positions [first, first + count), pinned or not, may be evicted again. Errors: first or count < 0 or too large.
   void unpin(int first, int count) {
@@ -216,7 +209,7 @@ class Evictor {
   /// Bytes allocated.
   std::size_t bytes() const {
     return score_->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
-           undo_.bytes() + sums_.size() * sizeof(float) + column_sums_.bytes() + shared_.size() * sizeof(double);
+           undo_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
   }
 
   /// As newly made.
@@ -278,6 +271,10 @@ class Evictor {
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
   }
+  static AnyScore reserved(AnyScore score, int kv_heads, int capacity) {
+    score->reserve(kv_heads, capacity);
+    return score;
+  }
   Score& score() { return *score_; }
   /// What it remembers is the score's; a const evictor only reads it.
   Score& score() const { return const_cast<Score&>(*score_); }
@@ -288,9 +285,10 @@ class Evictor {
   void loaded(Reader&) {
     for (int h = 0; h < heads_; ++h)
       for (int r = 0; r < rows_; ++r)
-        require_range("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL, next_ - 1LL);
-    require_range("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
-    for (const Pins::Range& r : pins_.ranges()) check_pin(r.first, r.count);
+        require_range<FileError>("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL,
+                                 next_ - 1LL);
+    require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
+    for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
     observed_ = next_;
     undo_.clear(next_);
   }
@@ -298,6 +296,20 @@ class Evictor {
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
     require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
+  }
+
+  /// Refuses positions of which a head has evicted one.
+  template <class Family>
+  void require_held(int first, int count) const {
+    for (int h = 0; h < heads_; ++h) {
+      const Span<const std::int32_t> held = positions(h);
+      const auto at = std::lower_bound(held.begin(), held.end(), first);
+      const long long there = std::lower_bound(at, held.end(), first + count) - at;
+      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
+      if (there + ahead < count)
+        fail<Family>("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
+                     "positions that no head has evicted");
+    }
   }
 
   /// Slice s of `slices`; the last ones are the newest tokens'.
@@ -372,8 +384,7 @@ class Evictor {
   UndoLog undo_;
   std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
   std::vector<float> sums_;              // [kv_heads, capacity], of a query, where the score looks at attention
-  ColumnSums column_sums_;
-  std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
+  std::vector<double> shared_;           // [2, capacity]: the sum over heads, and one head's; where heads share
 };
 
 }  // namespace buzz

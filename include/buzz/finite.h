@@ -30,6 +30,9 @@ BUZZ_HOST_DEVICE inline bool is_finite(const float& x) { return (~bits_of(x) & 0
 /// The same.
 BUZZ_HOST_DEVICE inline bool is_finite(const double& x) { return (~bits_of(x) & 0x7FF0000000000000u) != 0; }
 
+/// 0 of either sign? NaN is not, as where compilers compare without its rules.
+BUZZ_HOST_DEVICE inline bool is_zero(const double& x) { return bits_of(x) << 1 == 0; }
+
 #if BUZZ_FINITE_MATH
 /// NaN?
 BUZZ_HOST_DEVICE constexpr bool is_nan(const float& x) {
@@ -52,6 +55,11 @@ BUZZ_HOST_DEVICE inline void put_nan(float* x) {
   std::memcpy(x, &bits, sizeof bits);
 }
 /// @}
+
+/// Adds what is finite: to[i] += from[i] for i in [0, count), if from[i] is.
+inline void add_finite(const float* from, int count, float* to) {
+  for (int i = 0; i < count; ++i) to[i] += is_finite(from[i]) ? from[i] : 0.f;
+}
 
 /// x rounded to double, which under no compiler flag is merged with what is computed of it: for sums whose rounding is
 /// the point. A function that uses it begins with BUZZ_AS_WRITTEN.

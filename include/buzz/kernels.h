@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "buzz/finite.h"
 #include "buzz/packet.h"
 
 namespace buzz {
@@ -9,6 +12,7 @@ namespace buzz {
 /// The two products of attention for few queries: each cached row is loaded once for up to four of them. A sum's order
 /// depends on neither the number of queries nor that of rows, so that results are the same bits however work is cut.
 namespace kernels {
+inline namespace BUZZ_ISA {
 
 // Lambdas that index arrays of packets have to be inlined, or the arrays live in memory and every step stores them; gcc
 // decides otherwise now and then.
@@ -162,9 +166,21 @@ inline Packet exp_or_zero(Packet x) {
   return Eigen::internal::pandnot(Eigen::internal::pexp(x), Eigen::internal::pcmp_lt(x, pset1<Packet>(-87.3f)));
 }
 
+/// exp_and_sum() where a NaN is among the values, or the shift is not finite.
+BUZZ_NOINLINE inline float exp_of_nan(float* p, int count, float shift) {
+  float sum;
+  put_nan(&sum);
+  for (int i = 0; i < count; ++i)
+    if (!is_nan(p[i])) p[i] = is_finite(shift) ? std::exp(p[i] - shift) : sum;
+  return sum;
+}
+
 /// p[i] = exp(p[i] - shift) for i in [0, count); returns their sum. Every value goes through the same packet code, so
 /// that bits do not depend on where p lies, as they do with Eigen's own loops. NaN gives NaN.
 inline float exp_and_sum(float* p, int count, float shift) {
+  if constexpr (BUZZ_FINITE_MATH)  // packets' comparisons pass NaN over there
+    if (!is_finite(shift) || std::any_of(p, p + count, [](const float& x) { return is_nan(x); }))
+      return exp_of_nan(p, count, shift);
   const Packet by = Eigen::internal::pset1<Packet>(shift);
   Packet sum = Eigen::internal::pset1<Packet>(0.f);
   int i = 0;
@@ -222,7 +238,51 @@ inline float softmax_terms(float* p, int count) {
   return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
 }
 
+using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  ///< for the products below
+/// data as [rows, columns].
+template <class M, class Float>
+Eigen::Map<M, 0, Eigen::OuterStride<>> matrix(Float* data, int rows, int columns, std::ptrdiff_t stride) {
+  return {data, rows, columns, Eigen::OuterStride<>(stride)};
+}
+/// f(begin, count) for pieces of [0, n).
+template <class F>
+inline void by_pieces(int n, int most, F&& f) {
+  for (int i = 0; i < n; i += most) f(i, (std::min)(most, n - i));
+}
+/// Eigen's product, the faster one of many queries, packs its operands: on the stack up to 128 KiB, and else on a heap
+/// of which the units of a program disagree. These are pieces of 128 KiB.
+constexpr int product_rows = 64;
+constexpr int product_depth = 512;  ///< see product_rows
+
+/// dots() by Eigen's product.
+inline void product_dots(const float* a, std::ptrdiff_t a_stride, int queries, const float* b, std::ptrdiff_t b_stride,
+                         int rows, int dim, float* out, std::ptrdiff_t out_stride) {
+  by_pieces(queries, product_rows, [&](int q, int m) {
+    auto sums = matrix<Matrix>(out + q * out_stride, m, rows, out_stride);
+    by_pieces(dim, product_depth, [&](int d, int depth) {
+      const auto x = matrix<const Matrix>(a + q * a_stride + d, m, depth, a_stride);
+      const auto y = matrix<const Matrix>(b + d, rows, depth, b_stride).transpose();
+      if (d == 0)
+        sums.noalias() = x * y;
+      else
+        sums.noalias() += x * y;
+    });
+  });
+}
+/// add() by Eigen's product.
+inline void product_add(const float* weight, std::ptrdiff_t w_stride, int queries, const float* b,
+                        std::ptrdiff_t b_stride, int rows, int dim, float* out, std::ptrdiff_t out_stride) {
+  by_pieces(queries, product_rows, [&](int q, int m) {
+    by_pieces(dim, product_depth, [&](int d, int width) {
+      matrix<Matrix>(out + q * out_stride + d, m, width, out_stride).noalias() +=
+          matrix<const Matrix>(weight + q * w_stride, m, rows, w_stride) *
+          matrix<const Matrix>(b + d, rows, width, b_stride);
+    });
+  });
+}
+
 #undef BUZZ_INLINED
 
+}  // namespace BUZZ_ISA
 }  // namespace kernels
 }  // namespace buzz

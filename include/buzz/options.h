@@ -6,6 +6,7 @@
 #include <string>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 #include "buzz/regions.h"
 
 namespace buzz {
@@ -25,7 +26,8 @@ struct PolicyOptions : Protect, Score..., Select::Options {
   }
   /// The same with that share of the spare rows as window.
   static PolicyOptions for_rows(int rows, int max_chunk, double window_share) {
-    if (!(window_share >= 0 && window_share <= 1)) fail("window_share", std::to_string(window_share), "0 to 1");
+    if (!is_finite(window_share) || window_share < 0 || window_share > 1)
+      fail("window_share", std::to_string(window_share), "0 to 1");
     return sized(rows, max_chunk, [&](int spare) { return static_cast<int>(std::lround(window_share * spare)); });
   }
 

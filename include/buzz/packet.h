@@ -1,16 +1,19 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+
+#include "buzz/eigen.h"
 
 namespace buzz {
 
 /// Stored values as packets of floats: Eigen's packets (SSE, AVX, AVX-512, NEON, or plain floats), and the loads that
 /// Eigen 3.4 lacks or does one value at a time.
 namespace kernels {
+/// Each instruction set's own: see eigen.h.
+inline namespace BUZZ_ISA {
 
 using Packet = Eigen::internal::packet_traits<float>::type;               ///< the widest that there is
 constexpr int packet_size = Eigen::internal::packet_traits<float>::size;  ///< floats of a packet
@@ -125,11 +128,15 @@ inline float bits_to_float(std::uint32_t bits) {
 }
 /// A value as a float, exactly. Without branches, so that compilers make vector code of a loop over them.
 inline float to_float(float x) { return x; }
-inline float to_float(std::int8_t x) { return x; }                                                ///< the same
-inline float to_float(Eigen::bfloat16 x) { return bits_to_float(std::uint32_t{x.value} << 16); }  ///< the same
+inline float to_float(std::int8_t x) { return x; }  ///< the same
+/// The same.
+inline float to_float(Eigen::bfloat16 x) {
+  return bits_to_float(std::uint32_t{Eigen::numext::bit_cast<std::uint16_t>(x)} << 16);
+}
 /// The same.
 inline float to_float(Eigen::half x) {
-  const std::uint32_t bits = x.x, magnitude = bits & 0x7FFFu;
+  // Not x.x, which is a number where the compiler has a type of its own for half.
+  const std::uint32_t bits = Eigen::numext::bit_cast<std::uint16_t>(x), magnitude = bits & 0x7FFFu;
   // The exponent is rebased by a product, which subnormal numbers survive; infinity and NaN get theirs back after it.
   const float value = bits_to_float(magnitude << 13) * bits_to_float(0x77800000u);  // 2^112
   std::uint32_t result;
@@ -165,5 +172,6 @@ inline void convert_back(const float* in, std::ptrdiff_t count, T* out) {
       Eigen::Map<const Eigen::ArrayXf>(in + i, count - i).template cast<T>();
 }
 
+}  // namespace BUZZ_ISA
 }  // namespace kernels
 }  // namespace buzz

@@ -37,10 +37,13 @@ struct Policy {
   /// Do all heads keep the same rows, so that an engine whose heads share their cells can run it?
   bool keeps_one_list() const { return sharing == Sharing::layer || score.code() == 0; }
 
-  /// All options: sink, window, the score's and the selection's.
+  /// All options: sink and window, the score's and the selection's.
   void options(OptionVisitor& v) {
-    v.whole("sink", protect.sink, 0, (std::numeric_limits<int>::max)(), "first rows of the sequence, which stay");
-    v.whole("window", protect.window, 0, (std::numeric_limits<int>::max)(), "newest rows, which stay");
+    // Where everything stays they say nothing, and are in files alone.
+    if (v.saves() || select.as<Everything::Options>() == nullptr) {
+      v.whole("sink", protect.sink, 0, (std::numeric_limits<int>::max)(), "first rows of the sequence, which stay");
+      v.whole("window", protect.window, 0, (std::numeric_limits<int>::max)(), "newest rows, which stay");
+    }
     score.options(v);
     select.options(v);
   }

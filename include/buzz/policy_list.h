@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,31 +18,39 @@ struct PolicyInfo {
   const char* text;                             ///< one sentence
   Policy (*make)();                             ///< with its own options
   Policy (*for_rows)(int rows, int max_chunk);  ///< with the sizes that take all of a budget
+  /// The same with that share of the spare rows as window, 0 to 1.
+  Policy (*for_rows_and_window)(int rows, int max_chunk, double window_share);
 };
+
+/// A line of the list: the policy that Make makes.
+template <class Options, Policy (*Make)(const Options&)>
+PolicyInfo policy_info(const char* name, const char* text) {
+  return {name, text, [] { return Make(Options()); },
+          [](int rows, int max_chunk) { return Make(Options::for_rows(rows, max_chunk)); },
+          [](int rows, int max_chunk, double share) { return Make(Options::for_rows(rows, max_chunk, share)); }};
+}
 
 /// All named policies. What each needs, where it may run and its options are the made policy's: needs(),
 /// keeps_one_list(), options_of().
 inline const std::vector<PolicyInfo>& policies() {
-#define BUZZ_POLICY(name, Options, text)                                                                              \
-  {                                                                                                                   \
-#name, text, [] { return name(); },                                                                               \
-                                     [](int rows, int max_chunk) { return name(Options::for_rows(rows, max_chunk)); } \
-  }
   static const std::vector<PolicyInfo> all = {
-      BUZZ_POLICY(beehive, BeehiveOptions, "BUZZ: summed attention, the heaviest row of each chunk"),
-      BUZZ_POLICY(strided, StridedOptions, "BUZZ without scores: the first row of each chunk"),
-      BUZZ_POLICY(diverse_beehive, DiverseBeehiveOptions, "of each chunk the key least like the others"),
-      BUZZ_POLICY(key_value_beehive, KeyValueBeehiveOptions, "of each chunk the least alike key and the longest value"),
-      BUZZ_POLICY(heavy_hitter, HeavyHitterOptions, "H2O: summed attention, the heaviest rows of all"),
-      BUZZ_POLICY(key_diff, KeyDiffOptions, "KeyDiff: of all rows the keys least like the others"),
-      BUZZ_POLICY(key_outliers, KeyOutliersOptions, "a long window, and before it the keys least like the others"),
-      BUZZ_POLICY(tova, TovaOptions, "TOVA: of all rows those that the newest query looks at most"),
-      BUZZ_POLICY(snap_kv, SnapKvOptions, "SnapKV: the last queries' attention, pooled over neighbours"),
-      BUZZ_POLICY(user_scores, UserScoresBeehiveOptions, "of each chunk the row that the user's own scores put first"),
-      BUZZ_POLICY(streaming, StreamingOptions, "StreamingLLM: sink and window alone"),
-      BUZZ_POLICY(full, FullOptions, "no eviction, up to a capacity"),
+      policy_info<BeehiveOptions, beehive>("beehive", "BUZZ: summed attention, the heaviest row of each chunk"),
+      policy_info<StridedOptions, strided>("strided", "BUZZ without scores: the first row of each chunk"),
+      policy_info<DiverseBeehiveOptions, diverse_beehive>("diverse_beehive",
+                                                          "of each chunk the key least like the others"),
+      policy_info<KeyValueBeehiveOptions, key_value_beehive>("key_value_beehive",
+                                                             "of each chunk the least alike key and the longest value"),
+      policy_info<HeavyHitterOptions, heavy_hitter>("heavy_hitter", "H2O: summed attention, the heaviest rows of all"),
+      policy_info<KeyDiffOptions, key_diff>("key_diff", "KeyDiff: of all rows the keys least like the others"),
+      policy_info<KeyOutliersOptions, key_outliers>("key_outliers",
+                                                    "a long window, and before it the keys least like the others"),
+      policy_info<TovaOptions, tova>("tova", "TOVA: of all rows those that the newest query looks at most"),
+      policy_info<SnapKvOptions, snap_kv>("snap_kv", "SnapKV: the last queries' attention, pooled over neighbours"),
+      policy_info<UserScoresBeehiveOptions, user_scores>("user_scores",
+                                                         "of each chunk the row that the user's own scores put first"),
+      policy_info<StreamingOptions, streaming>("streaming", "StreamingLLM: sink and window alone"),
+      policy_info<FullOptions, full>("full", "no eviction, up to a capacity"),
   };
-#undef BUZZ_POLICY
   return all;
 }
 
@@ -79,6 +88,13 @@ inline std::vector<OptionInfo> options_of(const Policy& policy) {
   return list.all;
 }
 
+/// Is the text a finite number, in any locale? Then it is read.
+inline bool is_number(const std::string& text, double* number) {
+  std::istringstream in(text);
+  in.imbue(std::locale::classic());
+  return in >> *number && in.eof() && is_finite(*number);
+}
+
 /// Sets one option by its name. Errors: no such option, which are named; a value out of its range.
 inline void set_option(Policy& policy, const std::string& name, const std::string& value) {
   struct Set final : OptionVisitor {
@@ -101,10 +117,8 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
     }
     void number(const char* its, double& to, bool (*allowed)(double), const char* range, const char*) override {
       if (!is(its)) return;
-      std::istringstream in(*value);
-      in.imbue(std::locale::classic());
       double x = 0;
-      if (!(in >> x) || !in.eof() || !is_finite(x) || !allowed(x)) refuse(range);
+      if (!is_number(*value, &x) || !allowed(x)) refuse(range);
       to = x;
     }
     void one_of(const char* its, int& to, const char* const* names, int count, const char*) override {
@@ -124,8 +138,9 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
 }
 
 /// A policy from text: a name of policies(), and options of it that differ from its own: "beehive",
-/// "heavy_hitter:sink=2,heavy=64". `rows` and `max_chunk` among them: the sizes that take all of that budget, before
-/// the other options. Errors: no such name or option, which are named; a value out of its range.
+/// "heavy_hitter:sink=2,heavy=64". `rows`, `max_chunk` and `window_share` among them: the sizes that take all of that
+/// budget (see PolicyOptions::for_rows), before the other options. Errors: no such name or option, which are named; a
+/// value out of its range.
 inline Policy policy(const std::string& text) {
   const std::size_t colon = text.find(':');
   const std::string name = text.substr(0, colon);
@@ -142,10 +157,15 @@ inline Policy policy(const std::string& text) {
   std::istringstream list(text.substr(colon + 1));
   std::string part;
   int rows = 0, max_chunk = 1;
+  std::optional<double> window_share;
   while (std::getline(list, part, ',')) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) fail("policy", part, "option=value");
     const std::string option = part.substr(0, equals), value = part.substr(equals + 1);
+    if (option == "window_share") {
+      if (!is_number(value, &window_share.emplace())) fail(option, value, "0 to 1");
+      continue;
+    }
     if (option != "rows" && option != "max_chunk") {
       others.emplace_back(option, value);
       continue;
@@ -156,7 +176,9 @@ inline Policy policy(const std::string& text) {
       fail(option, value, "1 to " + std::to_string((std::numeric_limits<int>::max)() / 4));
     (option == "rows" ? rows : max_chunk) = static_cast<int>(x);
   }
-  if (rows > 0) result = info->for_rows(rows, max_chunk);
+  if (window_share && rows == 0) fail("window_share", std::to_string(*window_share), "none without rows");
+  if (rows > 0)
+    result = window_share ? info->for_rows_and_window(rows, max_chunk, *window_share) : info->for_rows(rows, max_chunk);
   for (const auto& o : others) set_option(result, o.first, o.second);
   result.most_rows(max_chunk);
   return result;

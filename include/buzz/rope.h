@@ -7,6 +7,7 @@
 
 #include "buzz/archive.h"
 #include "buzz/cos_sin.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -44,10 +45,16 @@ struct Rope {
   /// and no position can be closed up.
   bool multi_axis = false;
 
-  bool rotates() const { return base != 0 || !frequencies.empty(); }  ///< does the cache rotate at all?
+  bool rotates() const { return !is_zero(base) || !frequencies.empty(); }  ///< does the cache rotate at all?
   /// Can positions be compact? Only where the cache rotates, by one position a token.
   bool can_compact() const { return rotates() && !multi_axis; }
 };
+
+/// The frequency of pair i of dims / 2, base^(-2i / dims): the same bits under any compiler flag, since saved caches
+/// have to agree on it.
+inline double frequency(double base, int i, int dims) {
+  return std::pow(as_written(base), as_written(-2.0 * i / as_written(dims)));
+}
 
 /// A checked Rope for one head size: its angles, and the rotation of a row. Angles are made in double, rows are
 /// rotated in float.
@@ -75,11 +82,11 @@ class Rotation {
     frequencies_ = rope.frequencies;
     if (frequencies_.empty()) {
       check_real("rope.base", rope.base, 1);
-      for (int i = 0; i < dims_ / 2; ++i) frequencies_.push_back(std::pow(rope.base, -2.0 * i / dims_));
+      for (int i = 0; i < dims_ / 2; ++i) frequencies_.push_back(frequency(rope.base, i, dims_));
     }
     require_equal("rope.frequencies", static_cast<long long>(frequencies_.size()), dims_ / 2, "dims / 2");
     for (const double f : frequencies_)
-      if (!(std::abs(f) <= 65536)) fail("rope.frequencies", std::to_string(f), "-65536 to 65536");
+      if (!is_finite(f) || std::abs(f) > 65536) fail("rope.frequencies", std::to_string(f), "-65536 to 65536");
   }
 
   const Rope& rope() const { return rope_; }  ///< as given
@@ -118,7 +125,7 @@ class Rotation {
 
  private:
   static void check_real(const char* field, double value, double above) {
-    if (!(value > above) || value > (std::numeric_limits<float>::max)())
+    if (!is_finite(value) || value <= above || value > (std::numeric_limits<float>::max)())
       fail(field, std::to_string(value), "finite and > " + std::to_string(static_cast<int>(above)));
   }
 

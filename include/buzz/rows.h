@@ -1,10 +1,10 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "buzz/aligned.h"
 #include "buzz/finite.h"
 #include "buzz/float_rows.h"
 #include "buzz/keep.h"
@@ -112,13 +112,15 @@ class FloatRowsOf final : public FloatRows {
 inline float quantise_row(const float* from, int count, std::int8_t* to) {
   Eigen::Map<const Eigen::ArrayXf> row(from, count);
   const float largest = row.abs().maxCoeff();
-  if (!std::isfinite(row.sum()) && !row.isFinite().all()) {
+  float scale = row.sum();
+  if (!is_finite(scale) && !std::all_of(from, from + count, [](const float& x) { return is_finite(x); })) {
     std::fill_n(to, count, std::int8_t{1});
-    return std::numeric_limits<float>::quiet_NaN();
+    put_nan(&scale);
+    return scale;
   }
-  const float scale = largest / 127;
+  scale = largest / 127;
   // A subnormal scale has too few bits to divide by; such a row is as good as zero.
-  if (!(scale >= (std::numeric_limits<float>::min)())) {
+  if (scale < (std::numeric_limits<float>::min)()) {
     std::fill_n(to, count, std::int8_t{0});
     return 0;
   }
@@ -192,7 +194,7 @@ class Rows {
   const T* at(int head, int row) const { return values_.data() + index(head, row); }
 
   int heads_, capacity_, dim_;
-  std::vector<T, Eigen::aligned_allocator<T>> values_;
+  AlignedVector<T> values_;
   std::vector<float> scales_;
 };
 

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -32,8 +33,8 @@ inline void check(const Shape& shape) {
 /// float and > 0; a log_base that is not 0, or finite as a float and > 1.
 inline void check_logits(double scale, double log_base) {
   constexpr double most = (std::numeric_limits<float>::max)();
-  if (!(scale >= 0 && scale <= most)) fail("scale", std::to_string(scale), "0, or finite and > 0");
-  if (log_base != 0 && !(log_base > 1 && log_base <= most))
+  if (!is_finite(scale) || scale < 0 || scale > most) fail("scale", std::to_string(scale), "0, or finite and > 0");
+  if (!is_zero(log_base) && (!is_finite(log_base) || log_base <= 1 || log_base > most))
     fail("log_base", std::to_string(log_base), "0, or finite and > 1");
 }
 

@@ -8,13 +8,13 @@
 
 // Decodes 100 tokens through a small cache: the bound holds, and the newest position is the last token's.
 int main() {
-  typed::Options options;
+  buzz::BeehiveOptions options;
   options.sink = 2;
   options.window = 8;
   options.threshold = 10;
   options.stride = 2;
   const buzz::Shape shape{/*query_heads*/ 2, /*kv_heads*/ 1, /*head_dim*/ 4};
-  typed::Cache<float> cache(shape, options);
+  buzz::BuzzCache<float> cache(shape, buzz::beehive(options));
 
   std::vector<float> q(8, 0.5f), kv(4, 0.25f), out(8);
   for (int i = 0; i < 100; ++i) {

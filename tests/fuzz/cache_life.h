@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "policy_life.h"
+#include "typed.h"
 
 namespace fuzz {
 

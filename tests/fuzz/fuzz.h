@@ -45,11 +45,11 @@ class Bytes {
 };
 
 /// Does the library refuse f()? Any other exception is a fault, and ends the program.
-template <class F>
+template <class Family = buzz::Error, class F>
 bool refuses(F&& f) {
   try {
     f();
-  } catch (const buzz::InvalidArgument&) {
+  } catch (const Family&) {
     return true;
   }
   return false;

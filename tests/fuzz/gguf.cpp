@@ -25,15 +25,15 @@ constexpr const char* keys[] = {"general.architecture",
 /// A value as every type: one of them is right, the others are refused.
 void read_value(const Gguf& file, const std::string& key) {
   std::size_t sum = 0;
-  fuzz::refuses([&] { sum += static_cast<std::size_t>(file.integer(key, 0, INT64_MAX)); });
-  fuzz::refuses([&] { sum += file.number(key) > 0; });
-  fuzz::refuses([&] { sum += file.boolean(key, false); });
-  fuzz::refuses([&] { sum += file.text(key).size(); });
-  fuzz::refuses([&] {
+  fuzz::refuses<buzz::FileError>([&] { sum += static_cast<std::size_t>(file.integer(key, 0, INT64_MAX)); });
+  fuzz::refuses<buzz::FileError>([&] { sum += file.number(key) > 0; });
+  fuzz::refuses<buzz::FileError>([&] { sum += file.boolean(key, false); });
+  fuzz::refuses<buzz::FileError>([&] { sum += file.text(key).size(); });
+  fuzz::refuses<buzz::FileError>([&] {
     for (std::string_view text : file.texts(key)) sum += text.size() + tiny_llama::printable(text).size();
   });
-  fuzz::refuses([&] { sum += file.numbers<float>(key).size(); });
-  fuzz::refuses([&] { sum += file.numbers<std::int32_t>(key).size(); });
+  fuzz::refuses<buzz::FileError>([&] { sum += file.numbers<float>(key).size(); });
+  fuzz::refuses<buzz::FileError>([&] { sum += file.numbers<std::int32_t>(key).size(); });
 }
 
 void read_tensors(const Gguf& file) {
@@ -54,11 +54,11 @@ void tokenise(const tiny_llama::Tokenizer& tokenizer) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  fuzz::refuses([&] {
+  fuzz::refuses<buzz::FileError>([&] {
     const Gguf file = Gguf::parse(std::vector<char>(data, data + size));
     read_value(file, keys[size % std::size(keys)]);  // one, since exceptions take their time
     read_tensors(file);
-    fuzz::refuses([&] { tokenise(tiny_llama::Tokenizer(tiny_llama::read_vocabulary(file))); });
+    fuzz::refuses<buzz::FileError>([&] { tokenise(tiny_llama::Tokenizer(tiny_llama::read_vocabulary(file))); });
     const tiny_llama::Model model = tiny_llama::read_model(file);
     fuzz::require(model.parameters > 0, "a model of no parameters");
   });

@@ -2,6 +2,7 @@
 
 #include "buzz.h"
 #include "cache_life.h"
+#include "typed.h"
 
 namespace {
 

@@ -7,6 +7,7 @@
 
 #include "fuzz.h"
 #include "model.h"
+#include "typed.h"
 
 namespace fuzz {
 

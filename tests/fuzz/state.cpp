@@ -4,6 +4,7 @@
 #include "buzz.h"
 #include "fuzz.h"
 #include "policy_life.h"
+#include "typed.h"
 
 namespace {
 
@@ -19,7 +20,7 @@ std::string bytes_of(const Cache& cache) {
 template <class Cache>
 bool load(Cache& cache, const std::string& file) {
   std::istringstream in(file);
-  return !fuzz::refuses([&] { cache.load(in); });
+  return !fuzz::refuses<buzz::FileError>([&] { cache.load(in); });
 }
 
 /// The file with the checksum that its other bytes have.
@@ -31,8 +32,8 @@ std::string checked(std::string file) {
   return file;
 }
 
-template <class T, class P>
-void holds(const typed::Cache<T, P>& cache) {
+template <class T>
+void holds(const buzz::BuzzCache<T>& cache) {
   const buzz::Regions r = cache.regions();
   require(cache.rows() >= 0 && cache.rows() <= cache.capacity(), "rows");
   require(r.sink >= 0 && r.hive >= 0 && r.fresh >= 0 && r.window >= 0 && r.rows() == cache.rows(), "regions");
@@ -45,9 +46,9 @@ void holds(const typed::Cache<T, P>& cache) {
   }
 }
 
-template <class T, class P>
-bool pins_hold(const typed::Cache<T, P>& cache) {
-  for (const auto& range : cache.policy().pins().ranges())
+template <class T>
+bool pins_hold(const buzz::BuzzCache<T>& cache) {
+  for (const auto& range : cache.evictor().pins().ranges())
     for (int h = 0; h < cache.shape().kv_heads; ++h)
       for (int p = range.first; p < std::min(range.end(), cache.next_position()); ++p) {
         const auto positions = cache.positions(h);
@@ -57,8 +58,8 @@ bool pins_hold(const typed::Cache<T, P>& cache) {
 }
 
 /// One more token. Some loaded caches can take none: their positions are used up.
-template <class T, class P>
-bool decode(typed::Cache<T, P>& cache) {
+template <class T>
+bool decode(buzz::BuzzCache<T>& cache) {
   const buzz::Shape& s = cache.shape();
   std::vector<float> q(static_cast<std::size_t>(s.query_heads * s.head_dim), 0.5f), out(q.size());
   const std::vector<float> kv(static_cast<std::size_t>(s.kv_heads * s.head_dim), 0.25f);
@@ -67,12 +68,12 @@ bool decode(typed::Cache<T, P>& cache) {
   return !fuzz::refuses([&] { cache.attend(queries, rows, rows, buzz::view(out, 1, s.query_heads, s.head_dim)); });
 }
 
-template <class T, class P>
-void go_on(typed::Cache<T, P>& cache) {
+template <class T>
+void go_on(buzz::BuzzCache<T>& cache) {
   holds(cache);
   require(pins_hold(cache), "a pinned row is missing");
   const std::string saved = bytes_of(cache);
-  typed::Cache<T, P> again = cache.fork();
+  buzz::BuzzCache<T> again = cache.fork();
   require(load(again, saved) && bytes_of(again) == saved, "save, load, save");
   require(fuzz::refuses([&] { cache.rollback(1); }), "a rollback past a load");
   cache.evict();
@@ -110,8 +111,8 @@ std::string damaged(Cache cache, fuzz::Bytes& in) {
   return file;
 }
 
-template <class T, class P>
-void try_cache(typed::Cache<T, P> cache, fuzz::Bytes& in) {
+template <class T>
+void try_cache(buzz::BuzzCache<T> cache, fuzz::Bytes& in) {
   const std::string file = damaged(cache.fork(), in);
   for (int i = 0; i < 3; ++i) decode(cache);  // so that it has something to lose
   try_to_load(cache, file);

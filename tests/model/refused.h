@@ -9,17 +9,30 @@
 
 namespace model {
 
-/// The text of the InvalidArgument that the call throws; fails where it throws none.
+/// The text of the error that the call throws; fails where it throws none.
 template <class Call>
 std::string refused(Call&& call) {
   try {
     call();
-  } catch (const buzz::InvalidArgument& error) {
+  } catch (const buzz::Error& error) {
     EXPECT_FALSE(error.field().empty());
     return error.what();
   }
   ADD_FAILURE() << "nothing was refused";
   return "";
+}
+
+/// What f() makes of a file; one that is refused with an error of another family than FileError fails the test.
+template <class F>
+auto from_file(F&& f) {
+  try {
+    return f();
+  } catch (const buzz::FileError&) {
+    throw;
+  } catch (const buzz::Error& error) {
+    ADD_FAILURE() << "not a FileError: " << error.what();
+    throw;
+  }
 }
 
 }  // namespace model

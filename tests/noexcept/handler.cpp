@@ -15,9 +15,9 @@ static const char* expected = nullptr;
 #include "buzz.h"
 
 static void decode(int tokens) {
-  typed::Full::Options options;
+  buzz::FullOptions options;
   options.capacity = 8;
-  typed::Cache<float, typed::Full> cache(buzz::Shape{2, 1, 4}, options);
+  buzz::BuzzCache<float> cache(buzz::Shape{2, 1, 4}, buzz::full(options));
   std::vector<float> q(8, 1.f), kv(4, 1.f), out(8);
   for (int i = 0; i < tokens; ++i)
     cache.attend(buzz::view(q, 1, 2, 4), buzz::view(kv, 1, 1, 4), buzz::view(kv, 1, 1, 4), buzz::view(out, 1, 2, 4));
@@ -26,7 +26,7 @@ static void decode(int tokens) {
 // noexcept_handler CASE: 0 where the case is refused with its text, or, for nothing_bad, not refused.
 int main(int argc, char** argv) {
   const std::string name = argc == 2 ? argv[1] : "";
-  typed::Options options;
+  buzz::BeehiveOptions options;
   if (name == "nothing_bad") {
     decode(8);
     return 0;
@@ -34,10 +34,10 @@ int main(int argc, char** argv) {
   if (name == "stride") {
     expected = "buzz: stride = 0, allowed: >= 1";
     options.stride = 0;
-    typed::Beehive policy(options, 1);
+    buzz::Evictor evictor(buzz::beehive(options), 1);
   } else if (name == "heads") {
     expected = "buzz: query_heads = 3, allowed: a multiple of kv_heads = 2";
-    typed::Cache<float> cache(buzz::Shape{3, 2, 4}, options);
+    buzz::BuzzCache<float> cache(buzz::Shape{3, 2, 4}, buzz::beehive(options));
   } else if (name == "view_count") {
     expected = "buzz: view.count = 7, allowed: 8 (shape[0] * shape[1] * shape[2])";
     std::vector<float> seven(7);

@@ -19,7 +19,7 @@
 
 namespace {
 
-using Cache = typed::Cache<float>;
+using Cache = buzz::BuzzCache<float>;
 
 constexpr int kStep = 10000, kTurn = 250, kTexts = 997, kDim = 32;
 
@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
   }
   const oracle::Config c = config();
   const Tokens tokens;
-  Cache cache(library_shape(c), oracle::library_options<typed::Beehive>(c), rope());
+  Cache cache(library_shape(c), oracle::library_policy(c), rope());
   const std::size_t bytes = cache.bytes();
   long long after_first_eviction = 0;
   const std::vector<Look> looks = run_alone(cache, tokens, total, &after_first_eviction);

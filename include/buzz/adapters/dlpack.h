@@ -1,6 +1,5 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "buzz/eigen.h"
 #include "buzz/view.h"
 
 namespace buzz {

@@ -107,7 +107,7 @@ class LlamaEviction {
   }
 
   /// Evicts if that is due, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
-  /// a sequence that somebody else has changed.
+  /// a sequence that somebody else has changed; CacheFull: with Full, no room for them. No call is begun then.
   void before_decode(int tokens) {
     require_begun();
     require_range("tokens", tokens, 1, evictor_.max_chunk());

@@ -8,8 +8,11 @@
 namespace buzz {
 namespace cuda {
 
+/// Where a largest logit begins; no infinity, of which compilers may take every number not to be.
+constexpr float lowest = -3.402823466e+38f;
+
 /// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
-/// of each split the largest logit and the sum of exp(logit - largest). A split without rows: -inf and 0.
+/// of each split the largest logit and the sum of exp(logit - largest). A split without rows: `lowest` and 0.
 struct Partial {
   float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, head_dim]; not used where there is one
   float* top = nullptr;     ///< [sequences, query_heads, tokens, splits]
@@ -95,7 +98,7 @@ struct Attend {
   BUZZ_DEVICE void start(Lane& l, int lane, int s, int head, int first, int here, int rows) const {
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
-      l.top[i] = -INFINITY;
+      l.top[i] = lowest;
       l.sum[i] = 0;
       const bool some = i < here;
       const int token = some ? step.queries.token(first + i) : 0;
@@ -173,7 +176,7 @@ struct Attend {
         const int row = r + u * groups;
         if (row >= end || row >= seen) continue;
         float& p = l.logits[u * queries + i];
-        p = p == -INFINITY ? 0 : ::expf(p - top);
+        p = ::expf(p - top);
         l.sum[i] += p;
       }
     }
@@ -196,7 +199,7 @@ struct Attend {
 
   /// The groups' parts of query row i become the split's, or the output.
   BUZZ_DEVICE void finish(const Shared& shared, int t, int s, int head, int i, int slot, int split) const {
-    float top = -INFINITY, sum = 0, weights[groups];
+    float top = lowest, sum = 0, weights[groups];
     for (int g = 0; g < groups; ++g)
       if (shared.top[g][slot] > top) top = shared.top[g][slot];
     for (int g = 0; g < groups; ++g) {

@@ -43,7 +43,7 @@ struct Merge {
   /// The largest logit of query row i, and the sum of its exponentials.
   BUZZ_DEVICE void total(int s, int head, int i, float* top, float* sum) const {
     const long long begin = step.query_at(s, head, i) * partial.splits;
-    *top = -INFINITY;
+    *top = lowest;
     *sum = 0;
     for (int p = 0; p < partial.splits; ++p)
       if (partial.top[begin + p] > *top) *top = partial.top[begin + p];
@@ -92,7 +92,7 @@ struct Merge {
         Row& r = row[t];
         for (int i = first; i < first + here; ++i) {
           const float inverse = shared.inverse[i - first];
-          if (begin + t < step.queries.seen(i, rows) && finite(inverse))
+          if (begin + t < step.queries.seen(i, rows) && is_finite(inverse))
             r.sum +=
                 ::expf(partial.logits[step.query_at(s, head, i) * step.capacity + begin + t] - shared.top[i - first]) *
                 inverse;

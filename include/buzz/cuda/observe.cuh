@@ -28,7 +28,7 @@ struct ObserveGiven {
       for (int i = 0; i < step.queries.count(); ++i) {
         if (row < step.queries.seen(i, rows)) {
           const float p = probabilities.row(s, step.queries.head(head, i), step.queries.token(i))[row];
-          if (finite(p)) sum += p;
+          if (is_finite(p)) sum += p;
         }
         if ((i + 1) % step.queries.group != 0) continue;
         score = step.fold(score, sum, step.queries.token(i) == 0);
@@ -140,7 +140,7 @@ struct Observe {
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < step.queries.seen(first + i, rows) && finite(norm) && finite(p)) l.sum[u] += p;
+        if (row + u * groups < step.queries.seen(first + i, rows) && is_finite(norm) && is_finite(p)) l.sum[u] += p;
         if ((first + i + 1) % step.queries.group != 0) continue;
         l.score[u] = step.fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;

@@ -12,7 +12,7 @@ namespace cuda {
 
 /// Whole numbers in the order of beats(): NaN is the least, and the two zeros are equal.
 BUZZ_DEVICE inline std::uint64_t order(double x) {
-  if (x != x) return 0;
+  if (is_nan(x)) return 0;
   if (x == 0) x = 0.;
   std::uint64_t bits;
   memcpy(&bits, &x, sizeof bits);

@@ -3,13 +3,11 @@
 #include <cmath>
 
 #include "buzz/cuda/types.cuh"
+#include "buzz/finite.h"
 #include "buzz/score/kinds.h"
 
 namespace buzz {
 namespace cuda {
-
-/// Neither NaN nor infinite.
-BUZZ_DEVICE inline bool finite(float x) { return x - x == 0; }
 
 /// How what a query gives to a row becomes part of the row's score, as buzz::AttentionSum does on the host, in double
 /// too.

@@ -32,7 +32,8 @@ class AttentionSum final : public Score {
   }
   void importance(const Candidates& c, double* out) override {
     const double* sums = sums_.head(c.head) + c.first;
-    for (int i = 0; i < c.count; ++i) out[i] = o_.attention == AttentionKind::mean ? sums[i] / c.age(i) : sums[i];
+    if (o_.attention != AttentionKind::mean) return void(std::copy_n(sums, c.count, out));
+    for (int i = 0; i < c.count; ++i) out[i] = sums[i] / c.age(i);
   }
   void keep(const Keep& kept) override { sums_.compact(kept); }
   void forget(int end) override { sums_.clear(heads_, 0, end); }

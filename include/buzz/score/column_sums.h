@@ -1,38 +1,21 @@
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
-#include <vector>
 
+#include "buzz/finite.h"
 #include "buzz/view.h"
 
 namespace buzz {
 
-/// What one query's probabilities, over the query heads of a KV head's group, give to each row. Query head q feeds KV
-/// head q / (query_heads / kv_heads). A probability that is not finite adds nothing.
-class ColumnSums {
- public:
-  /// For `heads` KV heads and calls of up to `capacity` rows.
-  ColumnSums(int heads, int capacity) : heads_(heads), sums_(static_cast<std::size_t>(capacity)) {}
-
-  /// Of probabilities [query_heads, queries, rows], whose queries are the last rows; what the query gives to a later
-  /// row is not read. The result, [rows], is valid until the next call. O(group * rows).
-  const float* operator()(const View<const float>& probabilities, int head, int query) {
-    const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
-    const int group = probabilities.shape(0) / heads_;
-    std::fill_n(sums_.data(), rows, 0.f);
-    Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), seen);
-    for (int q = head * group; q < (head + 1) * group; ++q) {
-      Eigen::Map<const Eigen::ArrayXf> p(probabilities.row(q, query), seen);
-      sums += p.isFinite().select(p, 0.f);
-    }
-    return sums_.data();
-  }
-  std::size_t bytes() const { return sums_.size() * sizeof(float); }  ///< allocated
-
- private:
-  int heads_;
-  std::vector<float> sums_;  // [capacity]
-};
+/// Writes what one query's probabilities, [query_heads, queries, rows] whose queries are the last rows, give to each
+/// row of a KV head, over the query heads of its group: [rows]. Query head q feeds KV head q / (query_heads /
+/// kv_heads). A probability that is not finite adds nothing; what the query gives to a later row is not read. O(group *
+/// rows).
+inline void column_sums(const View<const float>& probabilities, int kv_heads, int head, int query, float* out) {
+  const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
+  const int group = probabilities.shape(0) / kv_heads;
+  std::fill_n(out, rows, 0.f);
+  for (int q = head * group; q < (head + 1) * group; ++q) add_finite(probabilities.row(q, query), seen, out);
+}
 
 }  // namespace buzz

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "buzz/finite.h"
 #include "buzz/score/kinds.h"
 #include "buzz/score/row_sums.h"
 #include "buzz/score/score.h"
@@ -47,14 +48,16 @@ class KeyDiversity final : public Score {
       const double sum = sums_[index(i)];
       const double length = distances ? 0 : std::sqrt(squares_[index(c.first + i)]) * std::sqrt(mean_squares);
       // A float hides in which order the sums were made.
-      out[i] = static_cast<double>(static_cast<float>(distances ? std::sqrt(sum) : length == 0 ? 0 : -sum / length));
+      out[i] = static_cast<double>(static_cast<float>(distances         ? std::sqrt(sum)
+                                                      : is_zero(length) ? 0
+                                                                        : -sum / length));
     }
   }
   std::size_t bytes() const override { return (squares_.size() + sums_.size()) * sizeof(double); }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  double inverse_norm(int r) const { return squares_[index(r)] == 0 ? 0 : 1 / std::sqrt(squares_[index(r)]); }
+  double inverse_norm(int r) const { return is_zero(squares_[index(r)]) ? 0 : 1 / std::sqrt(squares_[index(r)]); }
   void square(const FloatRows& keys, int head, int first, int end) {
     std::fill(squares_.begin() + first, squares_.begin() + end, 0.);
     for (int d = 0, dim = keys.dim(); d < dim; d += max_dims) {

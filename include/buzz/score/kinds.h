@@ -1,9 +1,9 @@
 #pragma once
 
-#include <limits>
 #include <string>
 
 #include "buzz/error.h"
+#include "buzz/finite.h"
 
 namespace buzz {
 
@@ -22,7 +22,8 @@ struct AttentionSumOptions {
 };
 /// Errors: decay.
 inline void check(const AttentionSumOptions& o) {
-  if (!(o.decay > 0 && o.decay < 1)) fail("decay", std::to_string(o.decay), "above 0 and below 1");
+  if (!is_finite(o.decay) || o.decay <= 0 || o.decay >= 1)
+    fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
 
 /// How the scores of neighbouring rows become one: their largest, or their sum over `kernel`.
@@ -77,8 +78,7 @@ struct FadingOptions {
 };
 /// Errors: fade.
 inline void check(const FadingOptions& o) {
-  if (!(o.fade >= 0 && o.fade <= (std::numeric_limits<float>::max)()))
-    fail("fade", std::to_string(o.fade), "finite and >= 0");
+  if (!is_finite(o.fade) || o.fade < 0) fail("fade", std::to_string(o.fade), "finite and >= 0");
 }
 
 }  // namespace buzz

@@ -10,6 +10,8 @@ namespace buzz {
 /// Sums over the values of a stored row, in double: the squares of floats neither overflow nor vanish there, and the
 /// order of a sum hardly ever shows once the result is a float.
 namespace row_sums {
+/// As kernels.
+inline namespace BUZZ_ISA {
 
 using kernels::double_packet_size;
 using kernels::DoublePacket;
@@ -103,5 +105,6 @@ double squares(const RowsView<T>& rows, int head, int row) {
   return total;
 }
 
+}  // namespace BUZZ_ISA
 }  // namespace row_sums
 }  // namespace buzz

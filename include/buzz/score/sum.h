@@ -18,7 +18,7 @@ inline void standardise(double* values, int count) {
   const double mean = sum / count;
   for (int i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
   const double deviation = std::sqrt(squares / count);
-  for (int i = 0; i < count; ++i) values[i] = deviation == 0 ? 0 : (values[i] - mean) / deviation;
+  for (int i = 0; i < count; ++i) values[i] = is_zero(deviation) ? 0 : (values[i] - mean) / deviation;
 }
 
 /// Score: one's plus `weight` times another's, each with mean 0 and deviation 1 over the candidates of its head, so

@@ -1,0 +1,31 @@
+// The library's policies, as programs offer them.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "buzz/policy_list.h"
+
+namespace tiny_llama {
+
+/// Those that a program can run, which has no scores of its user's. shows_rows: do policies see keys and values?
+inline std::vector<buzz::PolicyInfo> policies(bool shows_rows = true) {
+  std::vector<buzz::PolicyInfo> list = buzz::policies();
+  const auto cannot = [&](const buzz::PolicyInfo& p) {
+    const buzz::Policy policy = p.make();
+    return policy.score.as<buzz::UserScoresOptions>() != nullptr ||
+           (!shows_rows && (policy.needs().keys || policy.needs().values));
+  };
+  list.erase(std::remove_if(list.begin(), list.end(), cannot), list.end());
+  return list;
+}
+
+/// A line each, after a line break.
+inline std::string lines_of(const std::vector<buzz::PolicyInfo>& list) {
+  std::string text;
+  for (const buzz::PolicyInfo& p : list) text += std::string("\n  ") + p.name + ": " + p.text;
+  return text;
+}
+
+}  // namespace tiny_llama

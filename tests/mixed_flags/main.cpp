@@ -1,0 +1,58 @@
+// Units of one program that are compiled for different processors pass caches to each other: whoever makes, feeds,
+// evicts, saves, loads, forks, moves or frees one, it goes on and attends as arithmetic says. 77: this processor
+// cannot.
+
+#include <cstdio>
+#include <vector>
+
+#include "unit.h"
+
+namespace {
+
+int failures = 0;
+
+template <class Cache>
+void pass_around(const std::vector<Unit>& units, std::size_t first) {
+  const auto who = [&](std::size_t turn) { return std::get<Calls<Cache>>(units[(first + turn) % units.size()].calls); };
+  // Each step's parts are in the hands of other units; 21 of them, so that every unit comes to every part.
+  Cache* cache = who(0).make();
+  for (unsigned step = 0; step < 21; ++step) {
+    const double miss = who(step).attend(*cache, step % 5 == 0 ? 1 : 4, step);
+    if (!(miss < 1e-5)) {
+      std::printf("step %u, first in %s: the output is off by %g\n", step, units[first].flags, miss);
+      ++failures;
+    }
+    who(step + 1).evict(*cache);
+    if (step % 4 == 1) {
+      Cache* other = who(step + 2).make();
+      who(step + 1).load(*other, who(step).save(*cache));
+      who(step).assign(*cache, *other);
+      who(step + 1).free(other);
+    }
+    if (step % 4 == 3) {
+      Cache* twin = who(step + 1).fork(*cache);
+      who(step + 2).free(cache);
+      cache = twin;
+    }
+  }
+  who(1).free(cache);
+}
+
+}  // namespace
+
+int main() {
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("avx2")) {
+    std::printf("this processor has not all of AVX2, FMA and AVX-512: nothing was run\n");
+    return 77;
+  }
+  const std::vector<Unit> units = {unit_plain(), unit_avx2(), unit_avx512()};
+  for (const Unit& unit : units) std::printf("%s\n", unit.flags);
+  for (std::size_t first = 0; first < units.size(); ++first) {
+    pass_around<buzz::BuzzCache<float>>(units, first);
+    pass_around<buzz::BuzzCache<Eigen::half>>(units, first);
+    pass_around<buzz::BuzzCache<std::int8_t>>(units, first);
+    pass_around<Diverse>(units, first);
+    pass_around<Recent>(units, first);
+  }
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <tuple>
+
+#include "buzz.h"
+
+/// What a translation unit does with caches, its own or another's: each is a call into code that was compiled with the
+/// unit's flags, as far as the linker has not taken another unit's for it.
+template <class Cache>
+struct Calls {
+  Cache* (*make)();
+  /// One call of `tokens` tokens; returns by how much the output misses arithmetic in double.
+  double (*attend)(Cache&, int tokens, unsigned seed);
+  void (*evict)(Cache&);
+  std::string (*save)(const Cache&);
+  void (*load)(Cache&, const std::string&);
+  Cache* (*fork)(const Cache&);
+  void (*assign)(Cache& to, Cache& from);  ///< moves
+  void (*free)(Cache*);
+};
+
+using Diverse = buzz::BuzzCache<float, buzz::DiverseBeehive>;
+using Recent = buzz::BuzzCache<float, buzz::Policy<buzz::RecentMass, buzz::Segments>>;
+
+/// Every stored type that has packets, and every score that computes with them.
+struct Unit {
+  const char* flags;
+  std::tuple<Calls<buzz::BuzzCache<float>>, Calls<buzz::BuzzCache<Eigen::half>>, Calls<buzz::BuzzCache<std::int8_t>>,
+             Calls<Diverse>, Calls<Recent>>
+      calls;
+};
+
+Unit unit_plain();
+Unit unit_avx2();
+Unit unit_avx512();
