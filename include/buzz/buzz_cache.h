@@ -56,14 +56,19 @@ class BuzzCache {
 
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
   /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
-  /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. Errors: another
-  /// shape, more tokens than max_chunk; CacheFull: no room for the rows, a position past the Rope's. The cache is then
-  /// as it was.
-  /// O(tokens * query_heads * rows * head_dim).
+  /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. out may be
+  /// q, k or v (the same data and strides), or have no memory in common with any, be it one tensor that they are parts
+  /// of. Errors: another shape, more tokens than max_chunk, an out that reaches into q, k, v or the cache; CacheFull:
+  /// no room for the rows, a position past the Rope's. The cache is then as it was. O(tokens * query_heads * rows *
+  /// head_dim).
   template <class Q, class K, class O>
   void attend(View<Q> q, View<K> k, View<K> v, View<O> out, Executor run = {}) {
     require_shape("q", q, k.shape(0), shape_.query_heads, shape_.head_dim);
     require_shape("out", out, k.shape(0), shape_.query_heads, shape_.head_dim);
+    require_apart("out", out, "q", q);
+    require_apart("out", out, "k", k);
+    require_apart("out", out, "v", v);
+    require_not_own(out);
     append(k, v);
     attend(q, out, run);
     observe();
@@ -88,11 +93,13 @@ class BuzzCache {
   }
 
   /// Step 2: attends q over all rows; q, out: [tokens, query_heads, head_dim], the queries of the newest rows.
-  /// Errors: another shape, more tokens than max_chunk or rows.
+  /// Errors: another shape, more tokens than max_chunk or rows, an out that reaches into q or the cache: see above.
   template <class Q, class O>
   void attend(View<Q> q, View<O> out, Executor run = {}) {
     const int tokens = check_queries(q);
     require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
+    require_apart("out", out, "q", q);
+    require_not_own(out);
     if (tokens == 0) return;
     turn_to(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
@@ -261,6 +268,11 @@ class BuzzCache {
     if (rope.keys == KeyStorage::rotated && drifts)
       fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
     return rope.keys == KeyStorage::raw || (rope.keys == KeyStorage::automatic && drifts);
+  }
+
+  template <class O>
+  void require_not_own(const View<O>& out) const {
+    if (store_.overlaps(footprint(out))) fail("out", "in the cache's own memory", "memory of the caller's");
   }
 
   template <class Q>

@@ -8,6 +8,7 @@
 #include "buzz/finite.h"
 #include "buzz/float_rows.h"
 #include "buzz/keep.h"
+#include "buzz/overlap.h"
 #include "buzz/packet.h"
 
 namespace buzz {
@@ -173,6 +174,12 @@ class Rows {
     const View<const T> values(values_.data(), heads_, rows, dim_, stride * dim_, dim_);
     if constexpr (has_scale<T>) return {values, View<const float>(scales_.data(), 1, heads_, rows, 0, stride)};
     return values;
+  }
+
+  /// Does somebody else's memory reach into this?
+  bool overlaps(const Footprint& other) const {
+    return !apart(other, footprint(values_.data(), values_.size() * sizeof(T))) ||
+           !apart(other, footprint(scales_.data(), scales_.size() * sizeof(float)));
   }
 
   /// Writes or reads the first `rows` rows of a head.

@@ -75,6 +75,9 @@ class Store {
   /// For loading: the rows that archive() is to fill.
   void resize(int rows) { rows_ = rows; }
 
+  /// Does somebody else's memory reach into that of K or V?
+  bool overlaps(const Footprint& other) const { return keys_.overlaps(other) || values_.overlaps(other); }
+
   int rows() const { return rows_; }  ///< in use
   /// As stored: [kv_heads, rows, head_dim].
   RowsView<T> keys() const { return keys_.view(rows_); }

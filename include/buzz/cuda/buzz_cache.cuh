@@ -111,10 +111,17 @@ class BasicCache {
 
   /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
   /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
-  /// the Rope's, a step that has not ended, tensors that are no views (is_view()); nothing is launched then. Where a
+  /// the Rope's, a step that has not ended, tensors that are no views (is_view()), an out in memory of another's: it
+  /// may be q, k or v (the same data and strides; q only where nothing is read twice: the score is not mass, or tokens
+  /// <= Batch::kept_logits), else it has nothing in common with them or the cache; nothing is launched then. Where a
   /// launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
     if (!can_append(call) || !are_queries(q, call) || !are_queries(out, call)) return Launcher::invalid;
+    if (!are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
+    const Footprint to = queries(out, call);
+    for (const Footprint& from : {rows(k, call), rows(v, call)})
+      if (!apart(to, from) && !same(to, from)) return Launcher::invalid;
+    if (!can_write(out, q, call)) return Launcher::invalid;
     Result result = append(k, v, call, stream);
     if (result == Launcher::success) result = attend(q, out, stream);
     if (result == Launcher::success) result = evict(stream);
@@ -137,14 +144,14 @@ class BasicCache {
   /// Step 2: attends q over all rows and, where the policy's score is attention, adds the probabilities to the scores.
   /// q, out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
   /// score is attention, and this step's attend() or observe() has been: it would count twice; tensors that are no
-  /// views. O(tokens * query_heads * rows
-  /// * head_dim) a sequence.
+  /// views; an out in memory of another's, as above. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
-    if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_)) return Launcher::invalid;
+    if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_) || !can_write(out, q, open_))
+      return Launcher::invalid;
     Partial partial = buffers_.partial;
     if (open_.tokens > Buffers<T>::few_tokens) partial.splits = 1;
     if (open_.tokens > batch_.kept_logits) partial.logits = nullptr;
-    const bool again = device_.needs.attention && partial.logits == nullptr;
+    const bool again = reads_twice(open_);
     const StepOf<T> s = step(open_);
     const Result result = cuda::attend<Launcher>(s, q, out, partial, again ? buffers_.lse : nullptr, stream);
     const bool observes = result == Launcher::success && again;
@@ -262,6 +269,21 @@ class BasicCache {
   }
   bool are_rows(const Tensor<const T>& tensor, Call call) const {
     return is_view(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
+  }
+  template <class U>
+  Footprint queries(const Tensor<U>& tensor, Call call) const {
+    return footprint(tensor, call.count, call.tokens, shape_.query_heads, shape_.head_dim);
+  }
+  Footprint rows(const Tensor<const T>& tensor, Call call) const {
+    return footprint(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
+  }
+  /// Without the logits kept, the probabilities are made again from q, once the output has been written.
+  bool reads_twice(Call call) const { return device_.needs.attention && call.tokens > batch_.kept_logits; }
+  bool can_write(const Tensor<T>& out, const Tensor<const T>& q, Call call) const {
+    const Footprint to = queries(out, call), from = queries(q, call);
+    return (apart(to, from) || (same(to, from) && !reads_twice(call))) &&
+           apart(to, buzz::footprint(buffers_.keys, buffers_.bytes.cache)) &&
+           apart(to, buzz::footprint(buffers_.worth, buffers_.bytes.workspace));
   }
   bool can_observe() const { return open_.tokens != 0 && !(device_.needs.attention && observed_); }
   Result observed(Result result) {

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include "buzz/finite.h"
-#include "buzz/view.h"
+#include "buzz/overlap.h"
 
 #if defined(__CUDACC__)
 #include <cuda_bf16.h>
@@ -103,6 +103,16 @@ bool is_view(const Tensor<T>& tensor, int sequences, int outer, int inner, int d
     if (size[i] > 1 && stride[i] < 0) return false;
   if (tensor.data == nullptr || reinterpret_cast<std::uintptr_t>(tensor.data) % alignof(T) != 0) return false;
   return std::is_const<T>::value || misfit(size, stride, dim).axis < 0;
+}
+
+/// The bytes of a tensor [sequences, outer, inner, dim].
+template <class T>
+Footprint footprint(const Tensor<T>& tensor, int sequences, int outer, int inner, int dim) {
+  constexpr long long bytes = sizeof(T);
+  return {reinterpret_cast<std::uintptr_t>(tensor.data),
+          {sequences, outer, inner},
+          {tensor.sequence * bytes, tensor.outer * bytes, tensor.inner * bytes},
+          dim * bytes};
 }
 
 /// A tensor without gaps: data is [sequences, outer, inner, dim] on the device. Not checked.
