@@ -26,13 +26,14 @@ namespace buzz {
 /// Sink and window are protected by index; sizes never depend on scores. Nothing allocates after the constructor.
 class Evictor {
  public:
-  /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
-  /// most that rollback() may take back. Errors: options out of their range.
+  /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
+  /// to 2^20: the most that rollback() may take back, with a copy of what the score remembers for each.
+  /// Errors: options out of their range; a product of sizes past all memory. Where memory ends sooner: std::bad_alloc.
   explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0)
       : policy_(policy),
-        heads_((require_at_least("kv_heads", kv_heads, 1), kv_heads)),
+        heads_((require_size("kv_heads", kv_heads, most_heads), kv_heads)),
         max_chunk_(max_chunk),
-        max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
+        max_rollback_((require_range("max_rollback", max_rollback, 0, 1 << 20), max_rollback)),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
         score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
@@ -40,7 +41,7 @@ class Evictor {
         keep_(kv_heads, capacity_),
         thinner_(capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),
-        positions_(size(kv_heads, capacity_)),
+        positions_(count_of<std::int32_t>("kv_heads * capacity", {kv_heads, capacity_})),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
         shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
 
@@ -68,8 +69,8 @@ class Evictor {
   }
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
-  /// head q belongs to KV head q / (query_heads / kv_heads). Errors: another shape; a policy that does not look at
-  /// attention. O(query_heads * queries * rows).
+  /// head q belongs to KV head q / (query_heads / kv_heads). Errors: another shape; a probability below 0 or above
+  /// 2^64; a policy that does not look at attention. O(query_heads * queries * rows).
   void observe(View<const float> probabilities) {
     require_attention();
     const int query_heads = probabilities.shape(0), queries = probabilities.shape(1);
@@ -77,6 +78,9 @@ class Evictor {
       fail("probabilities.shape[0]", query_heads, "a multiple of kv_heads = " + std::to_string(heads_));
     require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
+    for (int head = 0; head < query_heads; ++head)
+      for (int i = 0; i < queries; ++i)
+        require_masses("probabilities", probabilities.row(head, i), rows_ - queries + i + 1, true);
     for (int q = 0; q < queries; ++q) {
       for (int h = 0; h < heads_; ++h) column_sums(probabilities, heads_, h, q, sums_.data() + size(h, capacity_));
       observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
@@ -84,11 +88,14 @@ class Evictor {
   }
   /// The same where the caller has summed the columns already: [slices, kv_heads, rows()], oldest queries first. One
   /// slice may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens
-  /// that have a slice each. Errors: another shape. O(slices * kv_heads * rows).
+  /// that have a slice each. Errors: another shape; a sum that is not finite, below 0 or above 2^64. O(slices *
+  /// kv_heads * rows).
   void observe_mass(View<const float> sums) {
     require_attention();
     require_range("mass.shape[0]", sums.shape(0), 0, rows_);
     require_shape("mass", sums, sums.shape(0), heads_, rows_);
+    for (int s = 0; s < sums.shape(0); ++s)
+      for (int h = 0; h < heads_; ++h) require_masses("mass", sums.row(s, h), rows_);
     for (int s = 0; s < sums.shape(0); ++s)
       observe_slice(View<const float>(sums.row(s, 0), 1, heads_, rows_, 0, sums.stride(1)), s, sums.shape(0));
   }
@@ -289,6 +296,8 @@ class Evictor {
                                  next_ - 1LL);
     require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
     for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
+    for (int i = 0; needs_.attention && i < score().memories(); ++i)
+      for (int h = 0; h < heads_; ++h) score().memory(i, h).require_masses("scores", rows_);
     observed_ = next_;
     undo_.clear(next_);
   }

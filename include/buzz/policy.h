@@ -52,6 +52,7 @@ struct Policy {
   int most_rows(int max_chunk) const {
     require_at_least("sink", protect.sink, 0);
     require_at_least("window", protect.window, 0);
+    require_enum("sharing", sharing, Sharing::layer);
     score.check();
     select.check();
     require_at_least("max_chunk", max_chunk, 1);

@@ -48,7 +48,7 @@ class LlamaEviction {
   /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses; one that looks at keys or values.
   LlamaEviction(const Policy& policy, int max_chunk, LlamaPositions positions = LlamaPositions::kept)
       : evictor_((require_blind(policy), policy), 1, max_chunk),
-        closes_(positions == LlamaPositions::closed),
+        closes_((require_enum("positions", positions, LlamaPositions::closed), positions == LlamaPositions::closed)),
         positions_(static_cast<std::size_t>(evictor_.capacity())),
         cells_(positions_.size()) {}
   LlamaEviction(const LlamaEviction&) = delete;
@@ -90,7 +90,8 @@ class LlamaEviction {
     const int cells = static_cast<int>(llama_n_ctx(context));
     if (sees()) {
       seen_ = LlamaProbabilities(cells, evictor_.max_chunk(), evictor_.queries_apart());
-      mass_.resize(static_cast<std::size_t>(seen_.parts(evictor_.max_chunk())) * positions_.size());
+      mass_.resize(
+          count_of<float>("queries apart * capacity", {seen_.parts(evictor_.max_chunk()), evictor_.capacity()}));
       held_.assign(static_cast<std::size_t>(cells), 0);
     }
     context_ = context;

@@ -4,6 +4,7 @@
 
 #include "buzz/error.h"
 #include "buzz/finite.h"
+#include "buzz/sizes.h"
 
 namespace buzz {
 
@@ -22,6 +23,7 @@ struct AttentionSumOptions {
 };
 /// Errors: decay.
 inline void check(const AttentionSumOptions& o) {
+  require_enum("attention", o.attention, AttentionKind::decayed);
   if (!is_finite(o.decay) || o.decay <= 0 || o.decay >= 1)
     fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
@@ -29,8 +31,8 @@ inline void check(const AttentionSumOptions& o) {
 /// How the scores of neighbouring rows become one: their largest, or their sum over `kernel`.
 enum class Pooling { max, average };
 
-/// More of them take more memory than there is.
-constexpr int most_queries = 1 << 16;
+/// Of the observation window; more take more memory than there is.
+constexpr int most_queries = 1 << 14;
 
 /// Options of the score RecentAttention.
 struct RecentAttentionOptions {
@@ -40,9 +42,10 @@ struct RecentAttentionOptions {
 };
 /// Errors: an option out of its range.
 inline void check(const RecentAttentionOptions& o) {
-  require_range("queries", o.queries, 1, most_queries);
+  require_size("queries", o.queries, most_queries);
   require_at_least("kernel", o.kernel, 1);
   if (o.kernel % 2 == 0) fail("kernel", o.kernel, "an odd number");
+  require_enum("pooling", o.pooling, Pooling::average);
 }
 
 /// Scores without options.
@@ -69,8 +72,11 @@ struct DiversityOptions {
   MeanOver mean_over = MeanOver::all;  ///< what the mean is over
 };
 
-/// Errors: none yet.
-inline void check(const DiversityOptions&) {}
+/// Errors: unlike, mean_over.
+inline void check(const DiversityOptions& o) {
+  require_enum("unlike", o.unlike, Unlike::distance);
+  require_enum("mean_over", o.mean_over, MeanOver::middle);
+}
 
 /// Options of the score Faded.
 struct FadingOptions {

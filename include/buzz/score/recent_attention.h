@@ -21,21 +21,20 @@ class RecentAttention final : public Score {
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
     next_ = 0;
-    ring_.assign(static_cast<std::size_t>(o_.queries), RowScores<float>(kv_heads, capacity));
+    count_of<float>("queries * kv_heads * capacity", {o_.queries, kv_heads, capacity});
+    ring_ = RowScores<float>(o_.queries * kv_heads, capacity);
     sums_.assign(static_cast<std::size_t>(capacity), 0);
   }
-  void append(int rows, int tokens) override {
-    for (auto& query : ring_) query.clear(heads_, rows, rows + tokens);
-  }
+  void append(int rows, int tokens) override { ring_.clear(o_.queries * heads_, rows, rows + tokens); }
   void observe(const View<const float>& sums, bool) override {
-    for (int h = 0; h < heads_; ++h) std::copy_n(sums.row(0, h), sums.shape(2), ring_[index(next_)].head(h));
+    for (int h = 0; h < heads_; ++h) std::copy_n(sums.row(0, h), sums.shape(2), ring_.head(next_ * heads_ + h));
     next_ = (next_ + 1) % o_.queries;
   }
   void importance(const Candidates& c, double* out) override {
     float* sums = sums_.data();
     std::fill_n(sums, c.count, 0.f);
     for (int i = 0; i < o_.queries; ++i) {
-      const float* query = at(i).head(c.head) + c.first;
+      const float* query = at(i, c.head) + c.first;
       for (int r = 0; r < c.count; ++r) sums[r] += query[r];
     }
     const int reach = (std::min)(o_.kernel / 2, c.count);
@@ -53,28 +52,24 @@ class RecentAttention final : public Score {
     }
   }
   void keep(const Keep& kept) override {
-    for (auto& query : ring_) query.compact(kept);
+    for (int query = 0; query < o_.queries; ++query) ring_.compact(kept, query * heads_);
   }
-  void forget(int end) override {
-    for (auto& query : ring_) query.clear(heads_, 0, end);
-  }
+  void forget(int end) override { ring_.clear(o_.queries * heads_, 0, end); }
   int memories() const override { return o_.queries; }
   /// Oldest first.
-  RowNumbers memory(int i, int head) override { return at(i).head(head); }
-  RowNumbers changes(int head) override { return ring_[index(next_)].head(head); }
+  RowNumbers memory(int i, int head) override { return at(i, head); }
+  RowNumbers changes(int head) override { return ring_.head(next_ * heads_ + head); }
   void step_back() override { next_ = (next_ + o_.queries - 1) % o_.queries; }
-  std::size_t bytes() const override {
-    return (ring_.empty() ? 0 : ring_.size() * ring_[0].bytes()) + sums_.size() * sizeof(float);
-  }
+  std::size_t bytes() const override { return ring_.bytes() + sums_.size() * sizeof(float); }
 
  private:
-  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
-  RowScores<float>& at(int i) { return ring_[index((next_ + i) % o_.queries)]; }
+  /// Of the query before which i others came, of those held.
+  float* at(int i, int head) { return ring_.head((next_ + i) % o_.queries * heads_ + head); }
 
   RecentAttentionOptions o_;
-  int heads_ = 0, next_ = 0;            // next_: the oldest query's place, which the next one takes
-  std::vector<RowScores<float>> ring_;  // [queries] of [kv_heads, capacity]
-  std::vector<float> sums_;             // [capacity], of the candidates
+  int heads_ = 0, next_ = 0;     // next_: the oldest query's place, which the next one takes
+  RowScores<float> ring_{0, 0};  // [queries * kv_heads, capacity]
+  std::vector<float> sums_;      // [capacity], of the candidates
 };
 
 }  // namespace buzz

@@ -4,6 +4,7 @@
 
 #include "buzz/float_rows.h"
 #include "buzz/keep.h"
+#include "buzz/score/column_sums.h"
 
 namespace buzz {
 
@@ -39,6 +40,13 @@ struct RowNumbers {
   RowNumbers() = default;                                   ///< none
   RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
   RowNumbers(float* d) : data(d), size(sizeof(float)) {}    // NOLINT: the same
+  /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
+  void require_masses(const char* field, int rows) const {
+    if (size == sizeof(float)) return buzz::require_masses<FileError>(field, static_cast<const float*>(data), rows);
+    const double* values = static_cast<const double*>(data);
+    for (int r = 0; r < rows; ++r)
+      if (!is_finite(values[r]) || values[r] < 0) fail<FileError>(field, std::to_string(values[r]), "finite and >= 0");
+  }
 };
 
 /// How important a row is. A score is a description, with its options, until reserve() makes it one sequence's; what it

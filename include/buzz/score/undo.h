@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "buzz/score/score.h"
+#include "buzz/sizes.h"
 
 namespace buzz {
 
@@ -18,7 +19,9 @@ class UndoLog {
         head_bytes_(static_cast<std::size_t>(capacity) * size),
         size_(size),
         labels_(static_cast<std::size_t>(size == 0 ? 0 : max_rollback)),
-        copies_(labels_.size() * static_cast<std::size_t>(heads) * head_bytes_) {}
+        copies_(count_of<unsigned char>(
+            "max_rollback * kv_heads * capacity",
+            {static_cast<long long>(labels_.size()), heads, capacity, static_cast<long long>(size)})) {}
 
   /// Rollback can go back to this next_position and no further.
   int floor() const { return floor_; }
