@@ -150,7 +150,7 @@ TEST(LongStream, EndsBeforeItsPositionsOverflow) {
   evictor.append(1);
   evictor.select();
   EXPECT_EQ(evictor.next_position(), most);
-  EXPECT_THROW(evictor.append(1), buzz::InvalidArgument);
+  EXPECT_THROW(evictor.append(1), buzz::CacheFull);
   EXPECT_EQ(evictor.next_position(), most);
 }
 
