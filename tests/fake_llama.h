@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -66,6 +67,7 @@ struct Context {
   bool can_shift = true;
   std::string without;  // a node that its graph does not have
   int ghost = -1;       // a column that gets attention though nothing is there
+  int spoilt = -1;      // a position whose query gives NaN in the first head of the first layer
   std::vector<Cell> cells = std::vector<Cell>(64);
   std::vector<std::string> log;  // of removals and shifts
   int head = 0;                  // where the search for cells begins
@@ -123,7 +125,10 @@ inline void compute(Context& c, const std::vector<std::int64_t>& at, const std::
         for (int i = 0; i < columns; ++i) {
           const Cell& cell = c.cells[static_cast<std::size_t>(i)];
           const bool seen = cell.position >= 0 && cell.position <= q;
-          p.push_back(seen ? weight(layer, h, q, cell.rotated) : i == c.ghost ? 1.f : 0.f);
+          p.push_back(layer + h == 0 && q == c.spoilt ? std::nanf("")
+                      : seen                          ? weight(layer, h, q, cell.rotated)
+                      : i == c.ghost                  ? 1.f
+                                                      : 0.f);
         }
     const std::string title = "kq_soft_max-" + std::to_string(layer);
     show(c, tensor(title.c_str(), Op::soft_max, Type::f32, p, columns, n, c.heads));

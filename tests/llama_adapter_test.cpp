@@ -111,6 +111,23 @@ TEST(LlamaEviction, SeesTheNewestQueriesApartWhereTheScoreDoes) {
   expect_as_alone<buzz::SnapKv>(buzz::LlamaPositions::kept);
 }
 
+TEST(LlamaEviction, OfAQueryOfNaNTakesWhatTheOtherHeadsGive) {
+  Context context, whole;
+  context.spoilt = 5;
+  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), spared(small<buzz::HeavyHitter>(), 5);
+  begin(eviction, context);
+  begin(spared, whole);
+  for (int call = 0; call < 3; ++call) {
+    ASSERT_EQ(eviction.decode(Batch{4}), 0);
+    ASSERT_EQ(spared.decode(Batch{4}), 0);
+  }
+  for (int r = 0; r < eviction.rows(); ++r) {
+    EXPECT_TRUE(std::isfinite(eviction.policy().scores(0)[r])) << r;
+    EXPECT_LE(eviction.policy().scores(0)[r], spared.policy().scores(0)[r]) << r;
+  }
+  EXPECT_LT(eviction.policy().scores(0)[0], spared.policy().scores(0)[0]);
+}
+
 TEST(LlamaEviction, ClosesPositionsWhereAsked) {
   expect_as_alone<buzz::HeavyHitter>(buzz::LlamaPositions::closed);
   expect_as_alone<buzz::Beehive>(buzz::LlamaPositions::closed);

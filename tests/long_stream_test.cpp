@@ -168,7 +168,7 @@ TEST(LongStream, EndsBeforeItsPositionsOverflow) {
   policy.append(1);
   policy.select();
   EXPECT_EQ(policy.next_position(), most);
-  EXPECT_THROW(policy.append(1), buzz::InvalidArgument);
+  EXPECT_THROW(policy.append(1), buzz::CacheFull);
   EXPECT_EQ(policy.next_position(), most);
 }
 

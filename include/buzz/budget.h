@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -29,15 +30,28 @@ inline std::vector<long long> split_budget(long long total, const std::vector<do
   require_at_least("total", total, 0);
 
   const long long spare = total - layers * minimum;
+  // Weights as whole numbers of 61 bits, so that shares and what rounding leaves of them are exact.
+  int exponent;
+  static_cast<void>(std::frexp(sum, &exponent));
+  std::vector<std::uint64_t> whole, remainder;
+  std::uint64_t all = 0;
+  for (const double w : weights) {
+    whole.push_back(static_cast<std::uint64_t>(std::ldexp(w, 61 - exponent)));
+    all += whole.back();
+  }
   std::vector<long long> parts(weights.size(), minimum);
-  std::vector<double> remainder(weights.size());
   long long left = spare;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    const double share = static_cast<double>(spare) * (weights[i] / sum);
-    const long long whole = (std::min)(left, static_cast<long long>(std::floor(share)));
-    parts[i] += whole;
-    left -= whole;
-    remainder[i] = share - static_cast<double>(whole);
+    long long share = 0;  // spare * whole / all, bit by bit: the product would have 124
+    std::uint64_t rest = 0;
+    for (int bit = 62; bit >= 0; --bit) {
+      rest = 2 * rest + ((spare >> bit & 1) != 0 ? whole[i] : 0);
+      share *= 2;
+      for (; rest >= all; rest -= all) ++share;
+    }
+    parts[i] += share;
+    left -= share;
+    remainder.push_back(rest);
   }
   std::vector<std::size_t> order(weights.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -45,9 +45,11 @@ class BuzzCache {
         raw_keys_(stores_raw(rope, options, shape.max_chunk)),
         store_(shape, policy_.capacity()),
         attention_(shape, attention, policy_.capacity()),
-        mass_(Policy::needs_mass ? size(parts(shape.max_chunk), shape.kv_heads, capacity()) : 0),
-        angles_(size(shape.max_chunk, rotation_.dims())),
-        row_angles_(raw_keys_ ? size(capacity(), rotation_.dims()) : 0) {
+        mass_(Policy::needs_mass ? count_of<float>("queries apart * kv_heads * capacity",
+                                                   {parts(shape.max_chunk), shape.kv_heads, capacity()})
+                                 : 0),
+        angles_(count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation_.dims()})),
+        row_angles_(raw_keys_ ? count_of<float>("capacity * rope.dims", {capacity(), rotation_.dims()}) : 0) {
     if (rotation_.compact()) require_range("capacity", capacity(), 1, rope.max_position);
     if (raw_keys_)
       for (int r = 0; r < capacity(); ++r) rotation_.angles(r, row_angles_.data() + size(r, rotation_.dims()));

@@ -76,6 +76,14 @@ void require_at_least(const char* field, long long value, long long low) {
   if (value < low) fail<Family>(field, value, ">= " + std::to_string(low));
 }
 
+/// Refuses what is none of an enumeration's names, 0 to `last`.
+template <class Enum>
+void require_enum(const char* field, Enum value, Enum last) {
+  const long long number = static_cast<long long>(value);
+  if (number < 0 || number > static_cast<long long>(last))
+    fail(field, number, "a name of the enumeration, 0 to " + std::to_string(static_cast<long long>(last)));
+}
+
 /// Refuses `value` unless it equals `expected`; `what` says what it has to agree with.
 inline void require_equal(const char* field, long long value, long long expected, const char* what) {
   if (value != expected) fail(field, value, std::to_string(expected) + " (" + what + ")");

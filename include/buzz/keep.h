@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "buzz/sizes.h"
 #include "buzz/view.h"
 
 namespace buzz {
@@ -17,9 +18,7 @@ class Keep {
   Keep() = default;
   /// Room for `heads` lists of up to `capacity` rows; the only allocation.
   Keep(int heads, int capacity)
-      : heads_(heads),
-        capacity_(capacity),
-        rows_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
+      : heads_(heads), capacity_(capacity), rows_(count_of<std::int32_t>("kv_heads * capacity", {heads, capacity})) {}
 
   int heads() const { return heads_; }  ///< lists of rows
   /// Rows a head had before.

@@ -8,6 +8,7 @@
 #include "buzz/options.h"
 #include "buzz/pins.h"
 #include "buzz/rows.h"
+#include "buzz/score/column_sums.h"
 #include "buzz/score/given.h"
 #include "buzz/score/undo.h"
 #include "buzz/select/thinner.h"
@@ -37,20 +38,22 @@ class Policy {
   /// Errors: what check() refuses.
   static int capacity(const Options& options, int max_chunk) { return options.most_rows(max_chunk); }
 
-  /// kv_heads >= 1 lists of rows; max_chunk >= 1: the most tokens that one append() may bring; max_rollback >= 0: the
-  /// most that rollback() may take back, at kv_heads * capacity of Score::Value each where the score has a memory.
+  /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
+  /// to 2^20: the most that rollback() may take back, at kv_heads * capacity of Score::Value each where the score has a
+  /// memory. Errors: what check() refuses; a product of sizes past all memory. Where memory ends sooner:
+  /// std::bad_alloc.
   explicit Policy(const Options& options, int kv_heads, int max_chunk = 1, int max_rollback = 0)
       : options_(options),
-        heads_((require_at_least("kv_heads", kv_heads, 1), kv_heads)),
+        heads_((require_size("kv_heads", kv_heads, most_heads), kv_heads)),
         max_chunk_(max_chunk),
-        max_rollback_((require_at_least("max_rollback", max_rollback, 0), max_rollback)),
+        max_rollback_((require_range("max_rollback", max_rollback, 0, 1 << 20), max_rollback)),
         capacity_(capacity(options, max_chunk)),
         score_(options, kv_heads, capacity_),
         select_(options),
         keep_(kv_heads, capacity_),
         undo_(Score::remembers ? max_rollback : 0, kv_heads, capacity_),
         thinner_(capacity_),
-        positions_(static_cast<std::size_t>(kv_heads) * static_cast<std::size_t>(capacity_)) {}
+        positions_(count_of<std::int32_t>("kv_heads * capacity", {kv_heads, capacity_})) {}
 
   Policy(Policy&&) = default;             ///< the source may only be destroyed or assigned to
   Policy& operator=(Policy&&) = default;  ///< the same
@@ -82,8 +85,8 @@ class Policy {
 
   /// One call's attention probabilities, [query_heads, queries, rows()]; the queries are the newest rows, and query
   /// head q belongs to KV head q / (query_heads / kv_heads). Queries are added one after the other, so that n calls of
-  /// one query give the same bits as one call of n (MassKind::latest apart, which is about calls). Errors: another
-  /// shape. O(query_heads * queries * rows).
+  /// one query give the same bits as one call of n (MassKind::latest apart, which is about calls). What is not finite
+  /// adds nothing. Errors: another shape; a number below 0 or above 2^64. O(query_heads * queries * rows).
   template <class S = Score>
   void observe(View<const float> probabilities) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
@@ -92,17 +95,23 @@ class Policy {
       fail("probabilities.shape[0]", query_heads, "a multiple of kv_heads = " + std::to_string(heads_));
     require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
+    for (int head = 0; head < query_heads; ++head)
+      for (int i = 0; i < queries; ++i)
+        require_masses("probabilities", probabilities.row(head, i), rows_ - queries + i + 1, true);
     observe_parts(queries, [&](int head, int query) { return score_.column_sums(probabilities, head, query); });
   }
 
   /// The same where the caller has summed the columns already: [parts, kv_heads, rows()], oldest queries first. One
   /// part may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens that
-  /// have a part each. Errors: another shape. O(parts * kv_heads * rows).
+  /// have a part each. Errors: another shape; a sum that is not finite, below 0 or above 2^64. O(parts * kv_heads *
+  /// rows).
   template <class S = Score>
   void observe_mass(View<const float> mass) {
     static_assert(S::needs_mass, "this policy's score does not use attention probabilities");
     require_range("mass.shape[0]", mass.shape(0), 0, rows_);
     require_shape("mass", mass, mass.shape(0), heads_, rows_);
+    for (int part = 0; part < mass.shape(0); ++part)
+      for (int h = 0; h < heads_; ++h) require_masses("mass", mass.row(part, h), rows_);
     observe_parts(mass.shape(0), [&](int head, int part) { return mass.row(part, head); });
   }
 

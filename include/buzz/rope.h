@@ -64,6 +64,11 @@ class Rotation {
   /// another size, max_position < 1, a combination that cannot be right.
   Rotation(const Rope& rope, int head_dim) : rope_(rope) {
     require_at_least("rope.max_position", rope.max_position, 1);
+    require_enum("rope.pairs", rope.pairs, Pairs::halves);
+    require_enum("rope.positions", rope.positions, Positions::compact);
+    require_enum("rope.keys", rope.keys, KeyStorage::raw);
+    if (!is_zero(rope.base)) check_real("rope.base", rope.base, 1);
+    check_real("rope.attention_factor", rope.attention_factor, 0);
     if (rope.multi_axis && rope.rotates())
       fail("rope.base", std::to_string(rope.base), "0 with multi_axis: the cache knows one position a token");
     if (compact() && !rope.can_compact())
@@ -74,16 +79,13 @@ class Rotation {
       if (rope.dims != 0) fail("rope.dims", rope.dims, "0 where the cache does not rotate");
       return;
     }
-    check_real("rope.attention_factor", rope.attention_factor, 0);
     dims_ = rope.dims == 0 ? head_dim : rope.dims;
     if (dims_ < 2 || dims_ > head_dim || dims_ % 2 != 0)
       fail(rope.dims == 0 ? "rope.dims (head_dim)" : "rope.dims", dims_,
            "an even number from 2 to head_dim = " + std::to_string(head_dim));
     frequencies_ = rope.frequencies;
-    if (frequencies_.empty()) {
-      check_real("rope.base", rope.base, 1);
-      for (int i = 0; i < dims_ / 2; ++i) frequencies_.push_back(frequency(rope.base, i, dims_));
-    }
+    for (int i = 0; rope.frequencies.empty() && i < dims_ / 2; ++i)
+      frequencies_.push_back(frequency(rope.base, i, dims_));
     require_equal("rope.frequencies", static_cast<long long>(frequencies_.size()), dims_ / 2, "dims / 2");
     for (const double f : frequencies_)
       if (!is_finite(f) || std::abs(f) > 65536) fail("rope.frequencies", std::to_string(f), "-65536 to 65536");

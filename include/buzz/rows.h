@@ -123,8 +123,8 @@ class Rows {
       : heads_(heads),
         capacity_(capacity),
         dim_(dim),
-        values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) * static_cast<std::size_t>(dim)),
-        scales_(has_scale<T> ? static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity) : 0) {}
+        values_(count_of<T>("kv_heads * capacity * head_dim", {heads, capacity, dim})),
+        scales_(has_scale<T> ? count_of<float>("kv_heads * capacity", {heads, capacity}) : 0) {}
 
   /// Stores a row, [dim]; `room` is for dim floats.
   template <class In>

@@ -4,27 +4,29 @@
 
 #include "buzz/error.h"
 #include "buzz/finite.h"
+#include "buzz/sizes.h"
 
 namespace buzz {
 
 /// One attention layer. Query head q attends with KV head q / (query_heads / kv_heads).
 struct Shape {
-  int query_heads = 1;   ///< a multiple of kv_heads; >= 1
-  int kv_heads = 1;      ///< >= 1
-  int head_dim = 1;      ///< values of a row of a head; >= 1
+  int query_heads = 1;   ///< a multiple of kv_heads; 1 to 65536
+  int kv_heads = 1;      ///< 1 to 65536
+  int head_dim = 1;      ///< values of a row of a head; 1 to 65536
   int max_chunk = 1;     ///< most tokens in one call
   int max_rollback = 0;  ///< most tokens that rollback() may take back
 
   int group() const { return query_heads / kv_heads; }  ///< query heads that share a KV head
 };
 
-/// Errors: an extent < 1, query_heads that is not a multiple of kv_heads, max_rollback out of 0 to 2^20.
+/// Errors: an extent < 1, heads or head_dim > 65536, query_heads that is not a multiple of kv_heads, max_rollback out
+/// of 0 to 2^20.
 inline void check(const Shape& shape) {
-  require_at_least("kv_heads", shape.kv_heads, 1);
-  require_at_least("query_heads", shape.query_heads, 1);
+  require_size("kv_heads", shape.kv_heads, most_heads);
+  require_size("query_heads", shape.query_heads, most_heads);
   if (shape.query_heads % shape.kv_heads != 0)
     fail("query_heads", shape.query_heads, "a multiple of kv_heads = " + std::to_string(shape.kv_heads));
-  require_at_least("head_dim", shape.head_dim, 1);
+  require_size("head_dim", shape.head_dim, most_head_dim);
   require_at_least("max_chunk", shape.max_chunk, 1);
   require_range("max_rollback", shape.max_rollback, 0, 1 << 20);
 }

@@ -51,7 +51,7 @@ class LlamaEviction {
   explicit LlamaEviction(const typename Policy::Options& options, int max_chunk,
                          LlamaPositions positions = LlamaPositions::kept)
       : policy_(options, 1, max_chunk),
-        closes_(positions == LlamaPositions::closed),
+        closes_((require_enum("positions", positions, LlamaPositions::closed), positions == LlamaPositions::closed)),
         positions_(static_cast<std::size_t>(policy_.capacity())),
         cells_(positions_.size()) {}
   LlamaEviction(const LlamaEviction&) = delete;
@@ -93,7 +93,7 @@ class LlamaEviction {
     const int cells = static_cast<int>(llama_n_ctx(context));
     if constexpr (Policy::needs_mass) {
       seen_ = LlamaProbabilities(cells, policy_.max_chunk(), policy_.queries_apart());
-      mass_.resize(static_cast<std::size_t>(seen_.parts(policy_.max_chunk())) * positions_.size());
+      mass_.resize(count_of<float>("queries apart * capacity", {seen_.parts(policy_.max_chunk()), policy_.capacity()}));
       held_.assign(static_cast<std::size_t>(cells), 0);
     }
     context_ = context;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "buzz/finite.h"
+#include "buzz/sizes.h"
 #include "buzz/view.h"
 
 namespace buzz {
@@ -25,7 +27,7 @@ class LlamaProbabilities {
   LlamaProbabilities(int cells, int max_tokens, int apart)
       : width_(cells),
         apart_((std::min)(apart, max_tokens)),
-        sums_(static_cast<std::size_t>(parts(max_tokens)) * static_cast<std::size_t>(cells)),
+        sums_(count_of<float>("queries apart * n_ctx", {parts(max_tokens), cells})),
         scratch_(static_cast<std::size_t>((std::max)(cells, 1 << 16))),
         cells_(static_cast<std::size_t>(max_tokens)),
         positions_(static_cast<std::size_t>(max_tokens)) {}
@@ -111,7 +113,8 @@ class LlamaProbabilities {
     seen += static_cast<int>(count);
   }
 
-  /// A layer's probabilities, [1, query_heads, queries, columns], of the newest tokens seen.
+  /// A layer's probabilities, [1, query_heads, queries, columns], of the newest tokens seen. What is not finite or
+  /// below 0 adds nothing.
   template <class Tensor>
   bool add(const Tensor& node) {
     const std::int64_t columns = node.ne[0], queries = node.ne[1], heads = node.ne[2];
@@ -128,7 +131,7 @@ class LlamaProbabilities {
         for (std::int64_t q = 0; q < count; ++q) {
           const float* row = scratch_.data() + q * columns;
           float* received = sums(part_of(first + static_cast<int>(begin + q)));
-          for (std::int64_t c = 0; c < columns; ++c) received[c] += row[c];
+          add_masses(row, static_cast<int>(columns), received);
         }
       }
     queries_seen_ += queries;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <initializer_list>
 
 #include "buzz/cuda/attend.cuh"
 #include "buzz/cuda/lengths.cuh"
@@ -55,36 +56,41 @@ struct Buffers {
   /// the score needs. The caller has checked shape and batch.
   Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims, bool mass,
           bool rows) {
-    const std::size_t sequences = count(batch.sequences), per_head = sequences * count(shape.kv_heads);
-    const std::size_t cached = per_head * count(capacity), query_heads = sequences * count(shape.query_heads);
+    const long long sequences = batch.sequences, cached = sequences * shape.kv_heads * capacity;
+    const long long query_heads = sequences * shape.query_heads;
     partial.splits = batch.splits != 0 ? batch.splits : usual_splits(shape, batch, capacity);
-    const auto own = [&](auto** pointer, std::size_t n) { take(cache, &bytes.cache, pointer, n); };
-    own(&keys, cached * count(shape.head_dim));
-    own(&values, cached * count(shape.head_dim));
-    own(&scores, cached);
-    own(&positions, cached);
-    own(&kept, cached);
-    own(&states, sequences);
-    own(&frequencies, count(dims / 2));
-    const auto room = [&](auto** pointer, std::size_t n) { take(workspace, &bytes.workspace, pointer, n); };
-    room(&worth, 2 * cached);
-    room(&picks, 2 * cached);
-    room(&diversity, rows ? cached : 0);
-    room(&norms, rows ? cached : 0);
-    room(&angles, sequences * count(shape.max_chunk) * count(dims));
-    room(&lse, mass ? query_heads * count(shape.max_chunk) : 0);
-    const std::size_t parts = count(few(shape)) * count(partial.splits), most = count(shape.max_chunk);
-    room(&partial.out, partial.splits == 1 ? 0 : query_heads * parts * count(shape.head_dim));
-    room(&partial.top, query_heads * (parts < most ? most : parts));
-    room(&partial.sum, query_heads * (parts < most ? most : parts));
-    room(&partial.logits, mass ? query_heads * count(batch.kept_logits) * count(capacity) : 0);
+    const auto own = [&](auto** pointer, const char* sizes, std::initializer_list<long long> n) {
+      take(cache, &bytes.cache, pointer, sizes, n);
+    };
+    own(&keys, "sequences * kv_heads * capacity * head_dim", {cached, shape.head_dim});
+    own(&values, "sequences * kv_heads * capacity * head_dim", {cached, shape.head_dim});
+    own(&scores, "sequences * kv_heads * capacity", {cached});
+    own(&positions, "sequences * kv_heads * capacity", {cached});
+    own(&kept, "sequences * kv_heads * capacity", {cached});
+    own(&states, "sequences", {sequences});
+    own(&frequencies, "rope.dims", {dims / 2});
+    const auto room = [&](auto** pointer, const char* sizes, std::initializer_list<long long> n) {
+      take(workspace, &bytes.workspace, pointer, sizes, n);
+    };
+    room(&worth, "sequences * kv_heads * capacity", {2, cached});
+    room(&picks, "sequences * kv_heads * capacity", {2, cached});
+    room(&diversity, "sequences * kv_heads * capacity", {rows ? cached : 0});
+    room(&norms, "sequences * kv_heads * capacity", {rows ? cached : 0});
+    room(&angles, "sequences * max_chunk * rope.dims", {sequences, shape.max_chunk, dims});
+    room(&lse, "sequences * query_heads * max_chunk", {mass ? query_heads : 0, shape.max_chunk});
+    const int parts = few(shape) * partial.splits, most = parts < shape.max_chunk ? shape.max_chunk : parts;
+    room(&partial.out, "sequences * query_heads * splits * head_dim",
+         {partial.splits == 1 ? 0 : query_heads, parts, shape.head_dim});
+    room(&partial.top, "sequences * query_heads * max_chunk", {query_heads, most});
+    room(&partial.sum, "sequences * query_heads * max_chunk", {query_heads, most});
+    room(&partial.logits, "sequences * query_heads * kept_logits * capacity",
+         {mass ? query_heads : 0, batch.kept_logits, capacity});
   }
 
   /// Most tokens of a call that is split over rows, with calls of max_chunk.
   static int few(const Shape& shape) { return shape.max_chunk < few_tokens ? shape.max_chunk : few_tokens; }
 
  private:
-  static std::size_t count(int n) { return static_cast<std::size_t>(n); }
   static int usual_splits(const Shape& shape, const Batch& batch, int capacity) {
     const long long blocks = static_cast<long long>(batch.sequences) * shape.kv_heads;
     const long long wanted = (512 - 1) / blocks + 1, most = (capacity - 1) / 64 + 1;
@@ -92,7 +98,8 @@ struct Buffers {
   }
 
   template <class V>
-  static void take(void* base, std::size_t* used, V** pointer, std::size_t n) {
+  static void take(void* base, std::size_t* used, V** pointer, const char* sizes, std::initializer_list<long long> of) {
+    const std::size_t n = count_of<V>(sizes, of);
     *pointer = n == 0 || base == nullptr ? nullptr : reinterpret_cast<V*>(static_cast<char*>(base) + *used);
     *used += (n * sizeof(V) + 255) / 256 * 256;
   }

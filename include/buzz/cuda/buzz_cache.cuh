@@ -256,6 +256,8 @@ class BasicCache {
     require_range("max_rollback", shape.max_rollback, 0, 0);
     require_range("head_dim", shape.head_dim, Pack<T>::size, 256);
     if (shape.head_dim % Pack<T>::size != 0) fail("head_dim", shape.head_dim, "whole packs of 16 bytes");
+    // Queries times splits are blocks of a launch.
+    require_range("max_chunk * query_heads / kv_heads", 1LL * shape.max_chunk * shape.group(), 1, 1 << 20);
     require_range("sequences", batch.sequences, 1, 65535);
     require_range("kv_heads", shape.kv_heads, 1, 65535);
     require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));

@@ -6,8 +6,8 @@ namespace buzz {
 namespace cuda {
 
 /// Adds given attention probabilities to the scores. A thread a row: grid (ceil(capacity / threads), kv_heads,
-/// sequences). What is not finite adds nothing, nor does what a query gives to a row that it does not see.
-/// O(tokens * query_heads * rows).
+/// sequences). What is not finite, below 0 or above 2^64 adds nothing, nor does what a query gives to a row that it
+/// does not see. O(tokens * query_heads * rows).
 struct ObserveGiven {
   static constexpr int threads = 128;  ///< of a block
   /// None.
@@ -35,7 +35,7 @@ struct ObserveGiven {
       for (int i = 0; i < call.count(); ++i) {
         if (row < call.seen(i, rows)) {
           const float p = probabilities.row(s, call.head(head, i), call.token(i))[row];
-          if (is_finite(p)) sum += p;
+          if (is_mass(p)) sum += p;
         }
         if ((i + 1) % call.group != 0) continue;
         score = fold(score, sum, call.token(i) == 0);
@@ -158,7 +158,7 @@ struct Observe {
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < call.seen(first + i, rows) && is_finite(norm) && is_finite(p)) l.sum[u] += p;
+        if (row + u * groups < call.seen(first + i, rows) && is_finite(norm) && is_mass(p)) l.sum[u] += p;
         if ((first + i + 1) % call.group != 0) continue;
         l.score[u] = fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;

@@ -30,7 +30,7 @@ struct Diversity {
   /// @{
   /// As in Mass.
   static constexpr bool needs_mass = false, needs_rows = true, shared = false, fades = false;
-  static void check(const Options&) {}
+  static void check(const Options& o) { buzz::check(o); }
   /// @}
 };
 
@@ -44,7 +44,10 @@ struct SharedMiddleDiversity : Diversity {
   /// @{
   /// As in Mass.
   static constexpr bool shared = true, fades = true;
-  static void check(const Options& o) { buzz::check(static_cast<const FadingOptions&>(o)); }
+  static void check(const Options& o) {
+    Diversity::check(o);
+    buzz::check(static_cast<const FadingOptions&>(o));
+  }
   /// @}
 };
 

@@ -1,12 +1,31 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
+#include "buzz/error.h"
 #include "buzz/finite.h"
 #include "buzz/view.h"
 
 namespace buzz {
+
+/// Refuses what can be no attention probability, nor a sum of them: what is not finite, below 0 or above 2^64.
+/// not_finite: that is let pass. O(count).
+template <class Family = InvalidArgument>
+void require_masses(const char* field, const float* values, int count, bool not_finite = false) {
+  constexpr int block = 16;  // a constant trip count is vectorised at -O2 too
+  const auto bad = [=](const float& x) { return !(is_mass(x) | (not_finite & !is_finite(x))); };
+  for (int begin = 0; begin < count; begin += block) {
+    bool any = false;
+    if (count - begin >= block)
+      for (int i = 0; i < block; ++i) any |= bad(values[begin + i]);
+    else
+      for (int i = begin; i < count; ++i) any |= bad(values[i]);
+    for (int i = begin; any && i < count; ++i)
+      if (bad(values[i])) fail<Family>(field, std::to_string(values[i]), "0 to 2^64");
+  }
+}
 
 /// What one query's probabilities, over the query heads of a KV head's group, give to each row. Query head q feeds KV
 /// head q / (query_heads / kv_heads). A probability that is not finite adds nothing.

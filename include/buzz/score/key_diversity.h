@@ -26,7 +26,7 @@ class KeyDiversity {
   static constexpr bool needs_mass = false;
   static constexpr bool needs_rows = true;  // select(keys, values)
 
-  static void check(const Options&) {}
+  static void check(const Options& o) { buzz::check(o); }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
     a.same("unlike", static_cast<int>(o.unlike));

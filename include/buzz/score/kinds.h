@@ -20,8 +20,9 @@ struct MassOptions {
   MassKind mass = MassKind::accumulated;  ///< how column sums make a score
   float decay = 0.95f;                    ///< of MassKind::decayed alone; above 0 and below 1
 };
-/// Errors: decay.
+/// Errors: mass, decay.
 inline void check(const MassOptions& o) {
+  require_enum("mass", o.mass, MassKind::decayed);
   if (!is_finite(o.decay) || o.decay <= 0 || o.decay >= 1)
     fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
@@ -39,6 +40,12 @@ struct DiversityOptions {
   Unlike unlike = Unlike::cosine;      ///< the measure
   MeanOver mean_over = MeanOver::all;  ///< what the mean is over
 };
+
+/// Errors: unlike, mean_over.
+inline void check(const DiversityOptions& o) {
+  require_enum("unlike", o.unlike, Unlike::distance);
+  require_enum("mean_over", o.mean_over, MeanOver::middle);
+}
 
 /// Options of the score Fading.
 struct FadingOptions {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "buzz/eigen.h"
 #include "buzz/score/column_sums.h"
@@ -84,10 +85,14 @@ class Mass {
   Value* target(int head) { return scores_.head(head); }
   /// Takes the last add() of every head back, once target() is what it was.
   void step_back() {}
-  /// Writes or reads the state of a head's rows.
+  /// Writes or reads the state of a head's rows. Errors: one that no sum of probabilities is.
   template <class Self, class Archive>
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
     a.sums(self.scores_.head(head), static_cast<std::size_t>(rows));
+    for (int r = 0; !std::is_const<Self>::value && r < rows; ++r) {
+      const double score = self.scores_.head(head)[r];
+      if (!is_finite(score) || score < 0) fail<FileError>("scores", std::to_string(score), "finite and >= 0");
+    }
   }
   std::size_t bytes() const { return scores_.bytes() + column_sums_.bytes(); }  ///< allocated
 

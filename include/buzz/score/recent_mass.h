@@ -24,7 +24,7 @@ class RecentMass {
  public:
   /// The observation window and the pooling.
   struct Options {
-    int queries = 32;                ///< of the observation window; >= 1
+    int queries = 32;                ///< of the observation window; 1 to 16384
     int kernel = 7;                  ///< rows, odd; 1: no pooling
     Pooling pooling = Pooling::max;  ///< what neighbours become
   };
@@ -37,9 +37,10 @@ class RecentMass {
   static constexpr bool needs_rows = false;
 
   static void check(const Options& o) {
-    require_at_least("queries", o.queries, 1);
+    require_size("queries", o.queries, 1 << 14);
     require_at_least("kernel", o.kernel, 1);
     if (o.kernel % 2 == 0) fail("kernel", o.kernel, "an odd number");
+    require_enum("pooling", o.pooling, Pooling::average);
   }
   template <class Archive>
   static void archive(Archive& a, const Options& o) {
@@ -49,13 +50,13 @@ class RecentMass {
   }
   static int queries_apart(const Options& o) { return o.queries; }
   RecentMass(const Options& o, int heads, int capacity)
-      : o_(o), heads_(heads), column_sums_(heads, capacity), sums_(static_cast<std::size_t>(capacity)) {
-    for (int i = 0; i < o.queries; ++i) ring_.emplace_back(heads, capacity);
-  }
+      : o_(o),
+        heads_((count_of<Value>("queries * kv_heads * capacity", {o.queries, heads, capacity}), heads)),
+        ring_(o.queries * heads, capacity),
+        column_sums_(heads, capacity),
+        sums_(static_cast<std::size_t>(capacity)) {}
 
-  void append(int rows, int tokens) {
-    for (RowScores<Value>& query : ring_) query.clear(heads_, rows, rows + tokens);
-  }
+  void append(int rows, int tokens) { ring_.clear(o_.queries * heads_, rows, rows + tokens); }
   const float* column_sums(const View<const float>& probabilities, int head, int query) {
     return column_sums_(probabilities, head, query);
   }
@@ -71,7 +72,7 @@ class RecentMass {
     Eigen::Map<Eigen::ArrayXf> sums(sums_.data(), count);
     sums.setZero();
     for (int age = o_.queries - 1; age >= 0; --age)
-      sums += Eigen::Map<const Eigen::ArrayXf>(at(age).head(head) + begin, count);
+      sums += Eigen::Map<const Eigen::ArrayXf>(at(age, head) + begin, count);
     const int reach = (std::min)(o_.kernel / 2, count);
     for (int i = 0; i < count; ++i) {
       const int first = (std::max)(0, i - reach), end = (std::min)(count, i + reach + 1);
@@ -83,36 +84,34 @@ class RecentMass {
   }
 
   void compact(const Keep& keep) {
-    for (RowScores<Value>& query : ring_) query.compact(keep);
+    for (int query = 0; query < o_.queries; ++query) ring_.compact(keep, query * heads_);
   }
-  void forget(int end) {
-    for (RowScores<Value>& query : ring_) query.clear(heads_, 0, end);
-  }
+  void forget(int end) { ring_.clear(o_.queries * heads_, 0, end); }
   /// None to show: a row has as many as there are queries.
   Span<const double> scores(int, int) const { return {}; }
-  Value* target(int head) { return ring_[static_cast<std::size_t>(next_)].head(head); }
+  Value* target(int head) { return ring_.head(next_ * heads_ + head); }
   void step_back() { next_ = (next_ + o_.queries - 1) % o_.queries; }
   /// Oldest query first.
   template <class Self, class Archive>
   static void archive_rows(Self& self, Archive& a, int head, int rows) {
-    for (int age = self.o_.queries - 1; age >= 0; --age)
-      a.array(self.at(age).head(head), static_cast<std::size_t>(rows));
+    for (int age = self.o_.queries - 1; age >= 0; --age) {
+      a.array(self.at(age, head), static_cast<std::size_t>(rows));
+      if constexpr (!std::is_const<Self>::value) require_masses<FileError>("scores", self.at(age, head), rows);
+    }
   }
-  std::size_t bytes() const {
-    return ring_.size() * ring_[0].bytes() + column_sums_.bytes() + sums_.size() * sizeof(float);
-  }
+  std::size_t bytes() const { return ring_.bytes() + column_sums_.bytes() + sums_.size() * sizeof(float); }
   /// @}
 
  private:
   /// The sums of the query before which `age` others came last; the newest is 0.
-  RowScores<Value>& at(int age) { return ring_[slot(age)]; }
-  const RowScores<Value>& at(int age) const { return ring_[slot(age)]; }
-  std::size_t slot(int age) const { return static_cast<std::size_t>((next_ + o_.queries - 1 - age) % o_.queries); }
+  Value* at(int age, int head) { return ring_.head(slot(age) * heads_ + head); }
+  const Value* at(int age, int head) const { return ring_.head(slot(age) * heads_ + head); }
+  int slot(int age) const { return (next_ + o_.queries - 1 - age) % o_.queries; }
 
   Options o_;
   int heads_;
-  int next_ = 0;  // the oldest query's place, which the next one takes
-  std::vector<RowScores<Value>> ring_;
+  int next_ = 0;           // the oldest query's place, which the next one takes
+  RowScores<Value> ring_;  // [queries * kv_heads, capacity]
   ColumnSums column_sums_;
   std::vector<float> sums_;  // [capacity], of the middle rows
 };

@@ -14,7 +14,7 @@ class RowScores {
  public:
   /// All 0.
   RowScores(int heads, int capacity)
-      : capacity_(capacity), values_(static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
+      : capacity_(capacity), values_(count_of<Real>("kv_heads * capacity", {heads, capacity})) {}
 
   Real* head(int h) { return values_.data() + static_cast<std::ptrdiff_t>(h) * capacity_; }  ///< [capacity]
   /// [capacity].
@@ -25,9 +25,9 @@ class RowScores {
     for (int h = 0; h < heads; ++h) std::fill(head(h) + begin, head(h) + end, Real());
   }
 
-  /// Keeps the rows that `keep` names.
-  void compact(const Keep& keep) {
-    for (int h = 0; h < keep.heads(); ++h) buzz::compact(keep, h, View<Real>(head(h), 1, keep.from(), 1));
+  /// Keeps the rows that `keep` names, of the heads from `first` on.
+  void compact(const Keep& keep, int first = 0) {
+    for (int h = 0; h < keep.heads(); ++h) buzz::compact(keep, h, View<Real>(head(first + h), 1, keep.from(), 1));
   }
 
   std::size_t bytes() const { return values_.size() * sizeof(Real); }  ///< allocated

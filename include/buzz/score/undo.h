@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "buzz/keep.h"
+#include "buzz/sizes.h"
 
 namespace buzz {
 
@@ -17,7 +18,7 @@ class UndoLog {
       : heads_(heads),
         capacity_(capacity),
         labels_(static_cast<std::size_t>(max_rollback)),
-        copies_(labels_.size() * static_cast<std::size_t>(heads) * static_cast<std::size_t>(capacity)) {}
+        copies_(count_of<Value>("max_rollback * kv_heads * capacity", {max_rollback, heads, capacity})) {}
 
   int max_rollback() const { return static_cast<int>(labels_.size()); }  ///< tokens that can be taken back at most
   /// Rollback can go back to this next_position and no further.

@@ -59,6 +59,8 @@ class Segments {
   /// Errors: an option out of its range, or those that do not go together.
   static void check(const Options& o) {
     require_at_least("threshold", o.threshold, 1);
+    require_enum("hive", o.hive, HiveRule::together);
+    require_enum("passes", o.passes, Passes::single);
     // A stride of 1 keeps every fresh row, so that one pass alone or one over all rows would never shrink anything.
     const bool one = o.hive != HiveRule::together && o.passes == Passes::until_bounded;
     require_at_least("keep", o.keep, 1);

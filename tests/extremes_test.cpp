@@ -1,0 +1,499 @@
+// Extreme values of every option: each is refused by its name, or is honoured. What plainly takes more memory than
+// there is may end in std::bad_alloc, which here comes at 64 MiB, so that no machine has to find them.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <new>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "buzz.h"
+#include "buzz/rope_scaling.h"
+#include "buzz/score/given.h"
+#include "cuda_twin.h"
+
+namespace {
+std::size_t most_at_once = std::size_t{1} << 26;
+}
+
+// NOLINTBEGIN(cppcoreguidelines-no-malloc): operator new has to come from somewhere
+void* operator new(std::size_t bytes) {
+  if (bytes > most_at_once) throw std::bad_alloc();
+  if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+// NOLINTEND(cppcoreguidelines-no-malloc)
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+constexpr float kTiny = std::numeric_limits<float>::denorm_min();
+
+constexpr int kInts[] = {std::numeric_limits<int>::min(), -1, 0, 1, 2, 99, (1 << 16) + 1, 1 << 30,
+                         std::numeric_limits<int>::max()};
+const double kReals[] = {kNan, kInf,   -kInf,   -1,    -0.0, 0,
+                         1,    5e-324, -5e-324, 1e-45, 3e38, std::numeric_limits<double>::max()};
+
+/// What became of f(): "works", "memory", or the field that was refused.
+std::string fate(const std::function<void()>& f) {
+  try {
+    f();
+    return "works";
+  } catch (const std::bad_alloc&) {
+    return "memory";
+  } catch (const buzz::Error& e) {
+    EXPECT_NE(std::string(e.what()).find("buzz: " + e.field() + " = "), std::string::npos) << e.what();
+    return e.field();
+  }
+}
+
+/// f() works, or is refused by a name that has `field` in it; sizes may need more memory than there is.
+void tolerates(const std::function<void()>& f, const std::string& field, const std::string& value, bool size) {
+  const std::string became = fate(f);
+  const bool fits = became == "works" || became.find(field) != std::string::npos || (size && became == "memory");
+  EXPECT_TRUE(fits) << field << " = " << value << ": " << became;
+}
+
+/// Some calls: four tokens each, or as many as may come.
+template <class T, class P>
+void use(buzz::BuzzCache<T, P>& cache) {
+  const buzz::Shape& s = cache.shape();
+  for (int call = 0; call < 12; ++call) {
+    const int tokens = std::min(4, s.max_chunk);
+    const auto numbers = [&](int heads) {
+      std::vector<float> x(static_cast<std::size_t>(tokens) * static_cast<std::size_t>(heads) *
+                           static_cast<std::size_t>(s.head_dim));
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(call)) % 5);
+      return x;
+    };
+    const std::vector<float> q = numbers(s.query_heads), k = numbers(s.kv_heads), v = numbers(s.kv_heads);
+    std::vector<float> out(q.size());
+    const auto view = [&](const std::vector<float>& x, int heads) {
+      return buzz::View<const float>(x.data(), tokens, heads, s.head_dim);
+    };
+    cache.attend(view(q, s.query_heads), view(k, s.kv_heads), view(v, s.kv_heads),
+                 buzz::View<float>(out.data(), tokens, s.query_heads, s.head_dim));
+  }
+  // What is made can be saved, and what is saved can be loaded.
+  std::stringstream file;
+  cache.save(file);
+  cache.load(file);
+}
+
+buzz::Shape shape() {
+  buzz::Shape s;
+  s.query_heads = 4;
+  s.kv_heads = 2;
+  s.head_dim = 4;
+  s.max_chunk = 4;
+  return s;
+}
+
+/// A cache of the options is made and used; where the cache is full, it has been used.
+template <class P>
+void try_options(const typename P::Options& o, int max_rollback = 0) {
+  buzz::Shape s = shape();
+  s.max_rollback = max_rollback;
+  buzz::BuzzCache<float, P> cache(s, o);
+  try {
+    use(cache);
+  } catch (const buzz::CacheFull&) {
+    EXPECT_EQ(s.max_rollback, max_rollback);
+  }
+}
+
+template <class P>
+class Options : public testing::Test {
+ protected:
+  using O = typename P::Options;
+
+  void whole(const char* field, int O::*option) {
+    for (const int value : kInts) one(field, std::to_string(value), true, [&](O& o) { o.*option = value; });
+  }
+  void real(const char* field, float O::*option) {
+    for (const double value : kReals) {
+      const float x = static_cast<float>(std::min(value, 3e38));
+      one(field, std::to_string(value), false, [&](O& o) {
+        o.*option = std::isnan(value) ? static_cast<float>(kNan) : std::isinf(value) ? static_cast<float>(value) : x;
+      });
+    }
+    one(field, "denormal", false, [&](O& o) { o.*option = kTiny; });
+  }
+  template <class E, class Base>
+  void name(const char* field, E Base::*option) {
+    for (const int value : {-1, 99, 1 << 30}) {
+      O o = O::for_rows(24, 4);
+      o.*option = static_cast<E>(value);
+      EXPECT_EQ(fate([&] { try_options<P>(o); }), field) << value;
+    }
+  }
+
+ private:
+  template <class F>
+  void one(const std::string& field, const std::string& value, bool size, F&& set) {
+    O o = O::for_rows(24, 4);
+    set(o);
+    const std::string became = fate([&] { try_options<P>(o); });
+    const bool together =
+        became == "sink + window + threshold + max_chunk" || became == "queries * kv_heads * capacity";
+    EXPECT_TRUE(became == "works" || became == field || (size && (became == "memory" || together)) ||
+                also(field, became))
+        << field << " = " << value << ": " << became;
+  }
+  /// Options that are checked against each other name the other one.
+  static bool also(const std::string& field, const std::string& became) {
+    if (field == "heavy" || field == "keep" || field == "chunk" || field == "stride")
+      return became == "threshold" || became == "chunk" || became == "stride" || became == "keep";
+    return field == "capacity" && became == "rows";  // of a call longer than that
+  }
+};
+
+using Policies =
+    testing::Types<buzz::Beehive, buzz::Strided, buzz::DiverseBeehive, buzz::KeyValueBeehive, buzz::HeavyHitter,
+                   buzz::KeyDiff, buzz::KeyOutliers, buzz::Tova, buzz::SnapKv, buzz::Streaming, buzz::Full,
+                   buzz::Policy<buzz::Mixed<buzz::Mass, buzz::ValueNorm>, buzz::TopK>,
+                   buzz::Policy<buzz::Given, buzz::TopK>>;
+TYPED_TEST_SUITE(Options, Policies);
+
+TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
+  using Given = typename TypeParam::Options;
+  this->whole("sink", &Given::sink);
+  this->whole("window", &Given::window);
+  if constexpr (std::is_base_of<buzz::Segments::Options, Given>::value) {
+    this->whole("threshold", &Given::threshold);
+    this->whole("stride", &Given::stride);
+    this->whole("keep", &Given::keep);
+    this->whole("chunk", &Given::chunk);
+    this->whole("hive_stride", &Given::hive_stride);
+    this->name("hive", &Given::hive);
+    this->name("passes", &Given::passes);
+  }
+  if constexpr (std::is_base_of<buzz::TopK::Options, Given>::value) {
+    this->whole("heavy", &Given::heavy);
+    this->whole("threshold", &Given::threshold);
+  }
+  if constexpr (std::is_base_of<buzz::Nothing::Options, Given>::value) this->whole("threshold", &Given::threshold);
+  if constexpr (std::is_base_of<buzz::Everything::Options, Given>::value) this->whole("capacity", &Given::capacity);
+  if constexpr (std::is_base_of<buzz::MassOptions, Given>::value) {
+    this->real("decay", &Given::decay);
+    this->name("mass", &Given::mass);
+  }
+  if constexpr (std::is_base_of<buzz::DiversityOptions, Given>::value) {
+    this->name("unlike", &Given::unlike);
+    this->name("mean_over", &Given::mean_over);
+  }
+  if constexpr (std::is_base_of<buzz::FadingOptions, Given>::value) this->real("fade", &Given::fade);
+  if constexpr (std::is_base_of<buzz::RecentMass::Options, Given>::value) {
+    this->whole("queries", &Given::queries);
+    this->whole("kernel", &Given::kernel);
+    this->name("pooling", &Given::pooling);
+  }
+}
+
+TEST(Extremes, OfWeights) {
+  using P = buzz::KeyValueBeehive;
+  for (const double value : kReals) {
+    P::Options o = P::Options::for_rows(24, 4);
+    o.weight = std::isfinite(value) ? static_cast<float>(std::min(value, 3e38)) : static_cast<float>(value);
+    tolerates([&] { try_options<P>(o); }, "weight", std::to_string(value), false);
+    EXPECT_TRUE(std::isfinite(value) || fate([&] { try_options<P>(o); }) == "weight");
+  }
+}
+
+TEST(Extremes, OfSnapKvsQueries) {
+  for (const int queries : {1 << 15, 1 << 30, std::numeric_limits<int>::max()}) {
+    buzz::SnapKv::Options o;
+    o.queries = queries;
+    EXPECT_EQ(fate([&] { try_options<buzz::SnapKv>(o); }), "queries") << queries;
+    EXPECT_EQ(fate([&] { buzz::SnapKv(o, 1); }), "queries") << queries;
+  }
+}
+
+TEST(Extremes, OfShapes) {
+  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads, &buzz::Shape::head_dim,
+                                      &buzz::Shape::max_chunk, &buzz::Shape::max_rollback};
+  const char* const names[] = {"query_heads", "kv_heads", "head_dim", "max_chunk", "max_rollback"};
+  for (int i = 0; i < 5; ++i)
+    for (const int value : kInts) {
+      buzz::Shape s = shape();
+      s.*fields[i] = value;
+      if (i == 1) s.query_heads = value;  // a group of one, so that it is not the group that is refused
+      const auto use_all = [&] {
+        buzz::BuzzCache<std::int8_t> cache(s, buzz::Options(), buzz::Rope());
+        if (s.query_heads <= 64 && s.head_dim <= 64) use(cache);
+      };
+      const std::string became = fate(use_all);
+      EXPECT_TRUE(became == "works" || became == "memory" || became.find(names[i]) != std::string::npos ||
+                  (i == 1 && became == "query_heads"))
+          << names[i] << " = " << value << ": " << became;
+    }
+}
+
+TEST(Extremes, OfProductsOfSizes) {
+  // Each of the sizes is allowed, all of them together are not.
+  most_at_once = std::numeric_limits<std::size_t>::max();
+  EXPECT_EQ(fate([&] { buzz::Rows<float>(1 << 16, 1 << 30, 1 << 16); }), "kv_heads * capacity * head_dim");
+  EXPECT_EQ(fate([&] { buzz::RowScores<double>(1 << 30, 1 << 30); }), "kv_heads * capacity");
+  EXPECT_EQ(fate([&] { buzz::UndoLog<double>(1 << 20, 1 << 16, 1 << 30); }), "max_rollback * kv_heads * capacity");
+  most_at_once = std::size_t{1} << 26;
+  EXPECT_EQ(buzz::count_of<float>("sizes", {1 << 30, 1 << 25}), std::size_t{1} << 55);
+  EXPECT_EQ(fate([] { buzz::count_of<float>("sizes", {1 << 30, 1 << 30}); }), "sizes");
+  EXPECT_EQ(buzz::count_of<float>("sizes", {1 << 30, 1 << 30, 1 << 30, 0}), 0u);
+}
+
+TEST(Extremes, OfRopes) {
+  const auto with = [](const std::function<void(buzz::Rope&)>& set) {
+    buzz::Rope rope;
+    set(rope);
+    buzz::BuzzCache<float> cache(shape(), buzz::Options::for_rows(24, 4), rope);
+    use(cache);
+  };
+  for (const double x : kReals)
+    for (const bool table : {false, true}) {
+      const auto frequencies = [&](buzz::Rope& r) {
+        if (table) r.frequencies = {1, 0.01};
+      };
+      const std::string text = std::to_string(x) + (table ? " with frequencies" : "");
+      const auto base = [&](buzz::Rope& r) { frequencies(r), r.base = x; };
+      tolerates([&] { with(base); }, "rope.base", text, false);
+      EXPECT_TRUE(std::isfinite(x) || fate([&] { with(base); }) == "rope.base") << text;
+      const auto factor = [&](buzz::Rope& r) { frequencies(r), r.attention_factor = x; };
+      tolerates([&] { with(factor); }, "rope.attention_factor", text, false);
+      EXPECT_TRUE(std::isfinite(x) || fate([&] { with(factor); }) == "rope.attention_factor") << text;
+      tolerates([&] { with([&](buzz::Rope& r) { r.frequencies = {x, 1}; }); }, "rope.frequencies", text, false);
+    }
+  for (const int x : kInts) {
+    tolerates([&] { with([&](buzz::Rope& r) { r.base = 10000, r.dims = x; }); }, "rope.dims", std::to_string(x), false);
+    tolerates([&] { with([&](buzz::Rope& r) { r.base = 10000, r.max_position = x; }); }, "position", std::to_string(x),
+              false);
+  }
+  for (const int x : {-1, 99, 1 << 30}) {
+    EXPECT_EQ(fate([&] { with([&](buzz::Rope& r) { r.pairs = static_cast<buzz::Pairs>(x); }); }), "rope.pairs");
+    EXPECT_EQ(fate([&] { with([&](buzz::Rope& r) { r.positions = static_cast<buzz::Positions>(x); }); }),
+              "rope.positions");
+    EXPECT_EQ(fate([&] { with([&](buzz::Rope& r) { r.keys = static_cast<buzz::KeyStorage>(x); }); }), "rope.keys");
+  }
+}
+
+TEST(Extremes, OfAttention) {
+  const auto with = [](const std::function<void(buzz::AttentionOptions&)>& set) {
+    buzz::AttentionOptions a;
+    set(a);
+    buzz::BuzzCache<float> cache(shape(), buzz::Options::for_rows(24, 4), {}, a);
+    use(cache);
+  };
+  for (const double x : kReals) {
+    tolerates([&] { with([&](buzz::AttentionOptions& a) { a.scale = x; }); }, "scale", std::to_string(x), false);
+    tolerates([&] { with([&](buzz::AttentionOptions& a) { a.log_base = x; }); }, "log_base", std::to_string(x), false);
+    tolerates([&] { with([&](buzz::AttentionOptions& a) { a.lse_tolerance = x; }); }, "lse_tolerance",
+              std::to_string(x), false);
+  }
+  for (const int x : kInts)
+    tolerates([&] { with([&](buzz::AttentionOptions& a) { a.threads = x; }); }, "threads", std::to_string(x), true);
+}
+
+TEST(Extremes, OfScaledRopes) {
+  namespace scaling = buzz::rope_scaling;
+  const buzz::Rope rope{10000.0};
+  for (const double x : kReals) {
+    const auto made = [&](const char* field, const std::function<buzz::Rope()>& make) {
+      tolerates([&] { buzz::Rotation(make(), 8); }, field, std::to_string(x), false);
+    };
+    made("", [&] { return scaling::linear(rope, 8, x); });
+    made("", [&] { return scaling::ntk(rope, 8, x); });
+    made("", [&] { return scaling::llama3(rope, 8, x, 1, 4, 64); });
+    made("low", [&] { return scaling::llama3(rope, 8, 2, x, 4, 64); });
+    made("", [&] { return scaling::llama3(rope, 8, 2, 1, x, 64); });
+    made("original_context", [&] { return scaling::llama3(rope, 8, 2, 1, 4, x); });
+    for (const bool truncate : {false, true}) {
+      made("", [&] { return scaling::yarn(rope, 8, x, 64, 32, 1, 0, truncate); });
+      made("original_context", [&] { return scaling::yarn(rope, 8, 2, x, 32, 1, 0, truncate); });
+      made("beta_", [&] { return scaling::yarn(rope, 8, 2, 64, x, 1, 0, truncate); });
+      made("beta_slow", [&] { return scaling::yarn(rope, 8, 2, 64, 32, x, 0, truncate); });
+      made("attention_factor", [&] { return scaling::yarn(rope, 8, 2, 64, 32, 1, x, truncate); });
+    }
+  }
+}
+
+TEST(Extremes, OfBudgets) {
+  constexpr long long most = std::numeric_limits<long long>::max();
+  for (const long long total : {std::numeric_limits<long long>::min(), -1LL, 0LL, 1LL << 31, 1LL << 62, most - 1, most})
+    for (const std::vector<double>& weights :
+         {std::vector<double>{1}, {1, 1, 1}, {0.1, 0.2, 0.7}, {5e-324, 5e-324}, {1e308, 1}, {5e-324, 1e300, 3}})
+      for (const long long minimum : {std::numeric_limits<long long>::min(), -1LL, 0LL, 1LL, 1LL << 61, most}) {
+        std::vector<long long> parts;
+        const std::string became = fate([&] { parts = buzz::split_budget(total, weights, minimum); });
+        if (became == "works") {
+          unsigned long long sum = 0;
+          for (const long long part : parts) {
+            EXPECT_GE(part, minimum);
+            sum += static_cast<unsigned long long>(part);
+          }
+          EXPECT_EQ(sum, static_cast<unsigned long long>(total)) << weights.size() << " layers";
+        } else {
+          EXPECT_TRUE(became == "total" || became == "minimum") << became;
+        }
+      }
+  // Exactly: doubles would be off by hundreds.
+  EXPECT_EQ(buzz::split_budget(most, {1, 1}, 0), (std::vector<long long>{most / 2 + 1, most / 2}));
+  EXPECT_EQ(buzz::split_budget(most, {1, 2}, 0), (std::vector<long long>{most / 3, most / 3 * 2 + 1}));
+  EXPECT_EQ(buzz::split_budget(most, {1}, 0), (std::vector<long long>{most}));
+  EXPECT_EQ(buzz::split_budget(most, {5e-324, 5e-324}, 0), (std::vector<long long>{most / 2 + 1, most / 2}));
+}
+
+/// What is refused leaves scores that go on as if it had not been asked.
+template <class P>
+void refuses_masses(buzz::MassKind kind) {
+  typename P::Options o = P::Options::for_rows(24, 1);
+  if constexpr (std::is_base_of<buzz::MassOptions, typename P::Options>::value) o.mass = kind;
+  P asked(o, 1, 4), spared(o, 1, 4);
+  const auto feed = [](P& p) {
+    p.append(4);
+    const std::vector<float> mass(static_cast<std::size_t>(4 * p.rows()), 0.25f);
+    p.observe_mass(buzz::View<const float>(mass.data(), 4, 1, p.rows()));
+  };
+  const auto bytes = [](P& p) {
+    std::stringstream file;
+    buzz::Writer writer(file);
+    P::archive(static_cast<const P&>(p), writer);
+    return file.str();
+  };
+  feed(asked), feed(spared);
+  for (const double bad : {kNan, kInf, -kInf, -1.0, 3e38})
+    for (const std::size_t at : {std::size_t{0}, std::size_t{7}, std::size_t{15}}) {
+      std::vector<float> mass(16, 0.25f);
+      mass[at] = static_cast<float>(bad);
+      EXPECT_EQ(fate([&] { asked.observe_mass(buzz::View<const float>(mass.data(), 4, 1, 4)); }), "mass") << bad;
+      if (!std::isfinite(bad)) continue;
+      mass[0] = static_cast<float>(bad);  // which every query sees
+      EXPECT_EQ(fate([&] { asked.observe(buzz::View<const float>(mass.data(), 1, 4, 4)); }), "probabilities") << bad;
+    }
+  EXPECT_EQ(bytes(asked), bytes(spared));
+  for (int i = 0; i < 9; ++i) {
+    feed(asked), feed(spared);
+    asked.select(), spared.select();
+  }
+  EXPECT_EQ(bytes(asked), bytes(spared));
+}
+
+TEST(Extremes, OfMasses) {
+  for (const auto kind : {buzz::MassKind::accumulated, buzz::MassKind::latest, buzz::MassKind::mean,
+                          buzz::MassKind::newest, buzz::MassKind::largest, buzz::MassKind::decayed})
+    refuses_masses<buzz::Beehive>(kind);
+  refuses_masses<buzz::SnapKv>({});
+  refuses_masses<buzz::Tova>(buzz::MassKind::newest);
+}
+
+TEST(Extremes, OfProbabilitiesThatAreNotSeen) {
+  buzz::HeavyHitter p(buzz::HeavyHitter::Options::for_rows(24, 2), 1, 2);
+  p.append(2);
+  const std::vector<float> mass = {1, -5, 0.5f, 0.5f};  // the first query does not see the second row
+  p.observe(buzz::View<const float>(mass.data(), 1, 2, 2));
+  EXPECT_EQ(p.scores(0)[1], 0.5);
+}
+
+TEST(Extremes, OfProbabilitiesOnTheDevice) {
+  using Twin = emulated::Twin<float, buzz::cuda::Beehive>;
+  Twin twin(buzz::Shape{2, 1, 64}, {}, {});
+  const std::vector<float> zeros(64);
+  const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
+  for (const double bad : {kNan, kInf, -kInf, -1.0, 3e38}) {
+    ASSERT_EQ(twin.cache.reset(1), 0);
+    ASSERT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
+    const std::vector<float> p = {static_cast<float>(bad), static_cast<float>(bad)};
+    ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(p.data(), 2, 1, 1), 1), 0);
+    EXPECT_EQ(twin.score(0, 0, 0), 0) << bad << " adds nothing";
+  }
+}
+
+TEST(Extremes, OfSizesOnTheDevice) {
+  using Cache = emulated::Twin<float, buzz::cuda::Beehive>::Cache;
+  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads, &buzz::Shape::head_dim,
+                                      &buzz::Shape::max_chunk, &buzz::Shape::max_rollback};
+  int buzz::cuda::Batch::*const batches[] = {&buzz::cuda::Batch::sequences, &buzz::cuda::Batch::kept_logits,
+                                             &buzz::cuda::Batch::splits};
+  const char* const names[] = {"query_heads",  "kv_heads",  "head_dim",    "max_chunk",
+                               "max_rollback", "sequences", "kept_logits", "splits"};
+  for (int i = 0; i < 8; ++i)
+    for (const int value : kInts) {
+      buzz::Shape s{8, 2, 64, 4};
+      buzz::cuda::Batch batch;
+      if (i < 5)
+        s.*fields[i] = value;
+      else
+        batch.*batches[i - 5] = value;
+      if (i == 1) s.query_heads = value;
+      const std::string became = fate([&] { Cache::bytes(s, batch, {}); });
+      EXPECT_TRUE(became == "works" || became.find(names[i]) != std::string::npos ||
+                  (i == 1 && became == "query_heads"))
+          << names[i] << " = " << value << ": " << became;
+    }
+  buzz::cuda::Options o;
+  o.window = 1 << 29;
+  buzz::cuda::Batch batch;
+  batch.sequences = 65535;
+  EXPECT_EQ(fate([&] {
+              Cache::bytes(buzz::Shape{65535, 65535, 256}, batch, o);
+            }),
+            "sequences * kv_heads * capacity * head_dim");
+}
+
+TEST(Extremes, OfNamesOnTheDevice) {
+  const auto made = [](auto policy, const auto& set) {
+    using P = decltype(policy);
+    typename P::Options o;
+    set(o);
+    return fate([&] { emulated::Twin<float, P>::Cache::bytes(buzz::Shape{2, 1, 64}, {}, o); });
+  };
+  using namespace buzz;
+  EXPECT_EQ(made(cuda::Beehive(), [](auto& o) { o.mass = static_cast<MassKind>(99); }), "mass");
+  EXPECT_EQ(made(cuda::Beehive(), [](auto& o) { o.hive = static_cast<HiveRule>(99); }), "hive");
+  EXPECT_EQ(made(cuda::Beehive(), [](auto& o) { o.passes = static_cast<Passes>(-1); }), "passes");
+  EXPECT_EQ(made(cuda::KeyDiff(), [](auto& o) { o.unlike = static_cast<Unlike>(99); }), "unlike");
+  EXPECT_EQ(made(cuda::KeyOutliers(), [](auto& o) { o.mean_over = static_cast<MeanOver>(99); }), "mean_over");
+}
+
+TEST(Extremes, OfStreamsOnTheDevice) {
+  // Compact positions have no last one, but a token's index has.
+  buzz::cuda::Options o;
+  buzz::Shape s{1, 1, 64, 1 << 20};
+  buzz::Rope rope;
+  rope.base = 10000;
+  rope.positions = buzz::Positions::compact;
+  emulated::Twin<float, buzz::cuda::Beehive>::Cache cache(s, {}, o, rope, nullptr, nullptr);
+  int calls = 0;
+  while (calls < 3000 && cache.replayed({1 << 20, 0, 1}) == 0) ++calls;
+  EXPECT_EQ(calls, 2047) << "as many as positions below 2^31 - 1 allow";
+}
+
+TEST(Extremes, OfSavedScores) {
+  using P = buzz::Policy<buzz::Mass, buzz::TopK>;
+  const P::Options o = P::Options::for_rows(24, 1);
+  P policy(o, 1, 4);
+  policy.append(1);
+  for (const double bad : {kNan, kInf, -1.0}) {
+    std::stringstream file;
+    buzz::Writer writer(file);
+    P::archive(static_cast<const P&>(policy), writer);
+    writer.finish();
+    std::string bytes = file.str();
+    const std::size_t at = bytes.size() - 8 - 8 - 8;  // before the count of pins and the checksum
+    std::memcpy(&bytes[at], &bad, 8);
+    P loaded(o, 1, 4);
+    EXPECT_EQ(fate([&] {
+                std::istringstream in(bytes);
+                buzz::Reader reader(in);
+                P::archive(loaded, reader);
+              }),
+              "scores");
+  }
+}
+
+}  // namespace
