@@ -73,13 +73,13 @@ int main() {
     // As in README.md, which a test compares.
     evictor.append(n);
     evictor.observe(probabilities);  // [query_heads, queries, rows]
-    if (evictor.due()) {
-      const buzz::Keep& keep = evictor.select();
+    if (evictor.should_evict()) {
+      const buzz::KeptRows& kept = evictor.select();
       for (int h = 0; h < kv_heads; ++h) {
-        buzz::compact(keep, h, engine.keys(h));
-        buzz::compact(keep, h, engine.values(h));
+        buzz::compact(kept, h, engine.keys(h));
+        buzz::compact(kept, h, engine.values(h));
       }
-      engine.rows = keep.size();
+      engine.rows = kept.size();
     }
 
     evictions += engine.rows < held;
