@@ -46,8 +46,8 @@ inline void observing(const Decode<float>& decode, const Layer& layer, int rows,
   buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, {}, rows);
   buzz::Evictor evictor(roomy_beehive(rows), layer.kv_heads, rows);
   evictor.append(rows);
-  std::vector<float> out(decode.q().size()), sums(count(1, layer.kv_heads, rows));
-  const buzz::View<float> sums(sums.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
+  std::vector<float> out(decode.q().size()), room(count(1, layer.kv_heads, rows));
+  const buzz::View<float> sums(room.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
   const auto attend = [&](const buzz::View<float>& wanted) {
     attention(buzz::View<const float>(decode.q().data(), 1, layer.query_heads, layer.head_dim), {},
               decode.cache().keys(), decode.cache().values(),

@@ -120,8 +120,8 @@ TEST(GivenRows, OfAnAttentionAreOfItsShape) {
   buzz::Attention attention(shape, {}, kRows);
   const auto attends = [&](const buzz::View<const float>& queries, const buzz::RowsView<std::int8_t>& keys,
                            const buzz::RowsView<std::int8_t>& values, const buzz::View<float>& result,
-                           const buzz::View<float>& sums) {
-    return refused([&] { attention(queries, {}, keys, values, result, sums); });
+                           const buzz::View<float>& wanted) {
+    return refused([&] { attention(queries, {}, keys, values, result, wanted); });
   };
   EXPECT_EQ(attends(q, k.view(), k.view(), to, sums), "nothing");
   EXPECT_EQ(attends(q, k.rows(), k.view(), to, sums), "keys.scales.shape[0]");
