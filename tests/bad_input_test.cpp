@@ -340,7 +340,7 @@ std::vector<std::vector<float>> policy_state(const P& p) {
 
 template <class C>
 std::vector<std::vector<float>> state(const C& cache) {
-  auto all = policy_state(cache.policy());
+  auto all = policy_state(cache.evictor());
   all.push_back(numbers(cache.keys()));
   all.push_back(numbers(cache.values()));
   return all;

@@ -405,7 +405,11 @@ TEST(CudaCache, CompactPositionsAreRefusedWhereARowMovesOften) {
 }
 
 TEST(CudaCache, FullHoldsItsCapacityWhateverSinkAndWindowAre) {
-  emulated::Twin<float> twin({2, 1, 64}, {}, buzz::policy("full:capacity=20,sink=3,window=5"));
+  buzz::FullOptions options;
+  options.capacity = 20;
+  options.sink = 3;
+  options.window = 5;
+  emulated::Twin<float> twin({2, 1, 64}, {}, buzz::full(options));
   EXPECT_EQ(twin.cache.capacity(), 20);
 }
 

@@ -118,7 +118,7 @@ TEST(LlamaEviction, SeesTheNewestQueriesApartWhereTheScoreDoes) {
 TEST(LlamaEviction, OfAQueryOfNaNTakesWhatTheOtherHeadsGive) {
   Context context, whole;
   context.spoilt = 5;
-  Eviction<buzz::HeavyHitter> eviction(small<buzz::HeavyHitter>(), 5), spared(small<buzz::HeavyHitter>(), 5);
+  Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5), spared(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   begin(spared, whole);
   for (int call = 0; call < 3; ++call) {
@@ -126,10 +126,10 @@ TEST(LlamaEviction, OfAQueryOfNaNTakesWhatTheOtherHeadsGive) {
     ASSERT_EQ(spared.decode(Batch{4}), 0);
   }
   for (int r = 0; r < eviction.rows(); ++r) {
-    EXPECT_TRUE(std::isfinite(eviction.policy().scores(0)[r])) << r;
-    EXPECT_LE(eviction.policy().scores(0)[r], spared.policy().scores(0)[r]) << r;
+    EXPECT_TRUE(std::isfinite(eviction.evictor().scores(0)[r])) << r;
+    EXPECT_LE(eviction.evictor().scores(0)[r], spared.evictor().scores(0)[r]) << r;
   }
-  EXPECT_LT(eviction.policy().scores(0)[0], spared.policy().scores(0)[0]);
+  EXPECT_LT(eviction.evictor().scores(0)[0], spared.evictor().scores(0)[0]);
 }
 
 TEST(LlamaEviction, ClosesPositionsWhereAsked) {

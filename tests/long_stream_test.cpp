@@ -46,7 +46,7 @@ Evictor after(int next, double sum, const buzz::Policy& policy, int kv_heads = 1
 
 /// One row stays of three, the heaviest by that score.
 buzz::Policy one_of_three(buzz::ScoreSpec score, buzz::Sharing sharing = buzz::Sharing::head, int threshold = 2) {
-  return buzz::policy(std::move(score), buzz::TopK::Options{1, threshold}, {}, sharing);
+  return buzz::policy(std::move(score), buzz::TopK::Options{1, threshold}, buzz::Protect{0, 0}, sharing);
 }
 buzz::Policy one_of_three(AttentionKind kind = AttentionKind::accumulated, float decay = 0.5f) {
   return one_of_three(buzz::attention_sum({kind, decay}));

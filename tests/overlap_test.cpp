@@ -9,6 +9,7 @@
 
 #include "buzz/buzz_cache.h"
 #include "cuda_twin.h"
+#include "typed.h"
 
 namespace {
 
@@ -106,14 +107,14 @@ TEST(Overlap, PartsOfOneTensorHaveNone) {
 
 /// What attending once gives, q, k and v anywhere.
 struct Call {
-  buzz::BuzzCache<float> cache{buzz::Shape{kHeads, kKvHeads, kDim, kTokens}};
+  typed::Cache<float> cache{buzz::Shape{kHeads, kKvHeads, kDim, kTokens}};
   Values q = random_values(kTokens * kHeads * kDim, 1), k = random_values(kTokens * kKvHeads * kDim, 2);
   Values v = random_values(kTokens * kKvHeads * kDim, 3), out = Values(q.size());
   View<const float> queries() const { return {q.data(), kTokens, kHeads, kDim}; }
   View<const float> keys() const { return {k.data(), kTokens, kKvHeads, kDim}; }
   View<const float> values() const { return {v.data(), kTokens, kKvHeads, kDim}; }
   const Values& expected() {
-    buzz::BuzzCache<float> twin = cache.fork();
+    typed::Cache<float> twin = cache.fork();
     twin.attend(queries(), keys(), values(), View<float>(out.data(), kTokens, kHeads, kDim));
     return out;
   }
@@ -139,7 +140,7 @@ TEST(Out, MayBeTheQueries) {
 
 TEST(Out, MayBeTheKeysWhereThereAreAsMany) {
   const buzz::Shape shape{kKvHeads, kKvHeads, kDim, kTokens};
-  buzz::BuzzCache<float> apart(shape), in_place(shape);
+  typed::Cache<float> apart(shape), in_place(shape);
   const Values q = random_values(kTokens * kKvHeads * kDim, 4);
   Values k = random_values(q.size(), 5), v = random_values(q.size(), 6), out(q.size());
   const auto view = [](auto& x) { return buzz::view(x, kTokens, kKvHeads, kDim); };
@@ -217,7 +218,7 @@ TEST(Out, OnTheDeviceIsApartOrTheQueries) {
   for (int kept_logits : {0, 4}) {
     buzz::cuda::Batch batch;
     batch.kept_logits = kept_logits;
-    emulated::Twin<float, buzz::cuda::Beehive> twin(shape, batch, {});
+    emulated::Twin<float> twin(shape, batch, buzz::beehive());
     Values x = random_values(1024, 8);
     const auto at = [&](std::size_t offset) { return buzz::cuda::dense(x.data() + offset, 2, 2, 64); };
     const auto from = [&](std::size_t offset) { return buzz::cuda::Tensor<const float>(at(offset)); };

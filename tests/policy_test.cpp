@@ -264,7 +264,7 @@ TEST(Policy, RefusesWhatIsNotThere) {
 BUZZ_TEST_HAS(stride);
 BUZZ_TEST_HAS(threshold);
 BUZZ_TEST_HAS(heavy);
-BUZZ_TEST_HAS(mass);
+BUZZ_TEST_HAS(attention);
 BUZZ_TEST_HAS(hive);
 BUZZ_TEST_HAS(capacity);
 #undef BUZZ_TEST_HAS
@@ -274,15 +274,16 @@ TEST(Options, HoldWhatIsHonouredAndNothingElse) {
   using Stream = typed::Streaming::Options;
   using Whole = typed::Full::Options;
   using Diverse = typed::Policy<typed::KeyDiversity, buzz::Segments>::Options;
-  EXPECT_TRUE(has_stride<typed::Options>::value && has_mass<typed::Options>::value && has_hive<typed::Options>::value);
+  EXPECT_TRUE(has_stride<typed::Options>::value && has_attention<typed::Options>::value &&
+              has_hive<typed::Options>::value);
   EXPECT_FALSE(has_heavy<typed::Options>::value || has_capacity<typed::Options>::value);
-  EXPECT_TRUE(has_heavy<Heavy>::value && has_mass<Heavy>::value && has_threshold<Heavy>::value);
+  EXPECT_TRUE(has_heavy<Heavy>::value && has_attention<Heavy>::value && has_threshold<Heavy>::value);
   EXPECT_FALSE(has_stride<Heavy>::value || has_hive<Heavy>::value);
   EXPECT_TRUE(has_threshold<Stream>::value);
-  EXPECT_FALSE(has_stride<Stream>::value || has_mass<Stream>::value || has_heavy<Stream>::value);
+  EXPECT_FALSE(has_stride<Stream>::value || has_attention<Stream>::value || has_heavy<Stream>::value);
   EXPECT_TRUE(has_capacity<Whole>::value);
-  EXPECT_FALSE(has_stride<Whole>::value || has_threshold<Whole>::value || has_mass<Whole>::value);
-  EXPECT_TRUE(has_stride<Diverse>::value && !has_mass<Diverse>::value);
+  EXPECT_FALSE(has_stride<Whole>::value || has_threshold<Whole>::value || has_attention<Whole>::value);
+  EXPECT_TRUE(has_stride<Diverse>::value && !has_attention<Diverse>::value);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "buzz/buzz_cache.h"
 #include "cuda_twin.h"
+#include "typed.h"
 
 // A number past a stored type's largest becomes that, with its sign: in silence it would be infinite, and every output
 // after it NaN.
@@ -76,8 +77,8 @@ TEST(Saturation, OfOneStoredTypeAsAnother) {
 
 /// A cache of T in which a token's key and value are x in all places.
 template <class T>
-buzz::BuzzCache<T, buzz::Full> cache_of(float x, int dim, const buzz::Rope& rope, std::vector<T>* out) {
-  buzz::BuzzCache<T, buzz::Full> cache({1, 1, dim}, {}, rope);
+typed::Cache<T, typed::Full> cache_of(float x, int dim, const buzz::Rope& rope, std::vector<T>* out) {
+  typed::Cache<T, typed::Full> cache({1, 1, dim}, {}, rope);
   const Values row(static_cast<std::size_t>(dim), x), q(static_cast<std::size_t>(dim), 1e-3f);
   out->resize(row.size());
   for (int token = 0; token < 3; ++token)
@@ -138,7 +139,7 @@ TEST(Saturation, OfAKeyThatIsRotatedOn) {
 }
 
 TEST(Saturation, OfAnOutput) {
-  buzz::BuzzCache<float, buzz::Full> cache({1, 1, 4});
+  typed::Cache<float, typed::Full> cache({1, 1, 4});
   const Values q(4, 1.f), k(4, 1.f), v = {70000, -1e30f, 65504, 1};
   std::vector<Half> out(4);
   cache.attend(buzz::view(q, 1, 1, 4), buzz::view(k, 1, 1, 4), buzz::view(v, 1, 1, 4), buzz::view(out, 1, 1, 4));
@@ -163,7 +164,7 @@ TEST(Saturation, CodesOfTheLargestFloatsReadAsNumbers) {
 template <class T>
 void expect_finite_on_the_device(float x) {
   const int dim = 64;
-  emulated::Twin<T, buzz::cuda::Beehive> twin({1, 1, dim}, {}, {}, eighths());
+  emulated::Twin<T> twin({1, 1, dim}, {}, buzz::beehive(), eighths());
   const Values row(dim, x), q(dim, 0.f);
   for (int token = 0; token < 3; ++token)
     for (float o : twin.attend(q, row, Values(dim, 1.f), {})) EXPECT_EQ(o, 1);

@@ -26,7 +26,9 @@ std::vector<Rows> kept(const std::vector<T>& values, int heads, int rows, int he
   for (T x : values) keys.push_back(static_cast<T>(1 - static_cast<float>(x)));
   const int dim = static_cast<int>(values.size()) / (heads * rows);
   const buzz::View<const T> k = buzz::view(keys, heads, rows, dim), v = buzz::view(values, heads, rows, dim);
-  const buzz::Keep& keep = policy.select(k, v);
+  const Values ones(static_cast<std::size_t>(heads * rows), 1.f);
+  const buzz::View<const float> scales(ones.data(), buzz::has_scale<T> ? 1 : 0, heads, rows);
+  const buzz::Keep& keep = policy.select(buzz::RowsView<T>(k, scales), buzz::RowsView<T>(v, scales));
   std::vector<Rows> result;
   for (int h = 0; h < heads; ++h) result.emplace_back(keep.rows(h).begin(), keep.rows(h).end());
   return result;

@@ -77,10 +77,10 @@ BUZZ_HOST_DEVICE inline double as_written(double x) {
 #if !BUZZ_EXCESS_PRECISION && !BUZZ_REASSOCIATES
   return x;
 #elif !BUZZ_EXCESS_PRECISION && defined(__GNUC__) && defined(__SSE2__)
-  __asm__("" : "+x"(x));  // gcc's __builtin_assoc_barrier() does not last: its vector code has none
+  __asm__ volatile("" : "+x"(x));  // not __builtin_assoc_barrier(), which gcc loses in vector code
   return x;
 #elif !BUZZ_EXCESS_PRECISION && defined(__GNUC__) && defined(__aarch64__)
-  __asm__("" : "+w"(x));
+  __asm__ volatile("" : "+w"(x));
   return x;
 #else
   volatile double rounded = x;

@@ -84,8 +84,8 @@ inline bool apart(const Footprint& a, const Footprint& b) {
 
 /// Refuses a view to write that has memory in common with one to read, unless they are the same, value by value: then
 /// each is read before it is written to.
-template <class O, class I>
-void require_apart(const char* name, const View<O>& out, const char* other, const View<I>& in) {
+template <class O, class In>
+void require_apart(const char* name, const View<O>& out, const char* other, const View<In>& in) {
   const Footprint a = footprint(out), b = footprint(in);
   if (!apart(a, b) && !same(a, b))
     fail(name, std::string("in a part of the memory of ") + other,

@@ -8,7 +8,7 @@ namespace buzz {
 
 /// Rope whose frequencies are scaled for a context longer than the model was trained with. Each takes a Rope with a
 /// base, and the number of rotated elements `dims` (head_dim where all are). Errors: as the function says; the rest is
-/// checked when a cache is made of the result. Tables are the same bits under any compiler flag, as frequency()'s.
+/// checked when a cache is made of the result. -ffast-math and its like change no bit.
 namespace rope_scaling {
 
 constexpr double two_pi = 6.283185307179586476925286766559;  ///< a turn in radians

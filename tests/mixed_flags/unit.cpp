@@ -16,7 +16,7 @@ Cache* make() {
   typename Cache::Options o;
   o.sink = 3;
   o.window = 9;
-  o.threshold = 41;
+  o.threshold = 17;
   if constexpr (std::is_same<Cache, Recent>::value) {
     o.queries = 5;
     o.pooling = buzz::Pooling::average;
