@@ -41,21 +41,21 @@ void against_plain(const Layer& layer, int rows, double goal, const char* type, 
                           repeated([&] { ours.attend(); }), repeated(plain)));
 }
 
-/// The same attention over the same rows, with its mass and a policy that adds it to the scores, and without.
+/// The same attention over the same rows, with its column sums and a policy that adds them to the scores, and without.
 inline void observing(const Decode<float>& decode, const Layer& layer, int rows, std::vector<Ratio>& table) {
   buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, {}, rows);
   buzz::Evictor evictor(roomy_beehive(rows), layer.kv_heads, rows);
   evictor.append(rows);
   std::vector<float> out(decode.q().size()), sums(count(1, layer.kv_heads, rows));
-  const buzz::View<float> mass(sums.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
+  const buzz::View<float> sums(sums.data(), 1, layer.kv_heads, rows), none(nullptr, 0, 0, 0);
   const auto attend = [&](const buzz::View<float>& wanted) {
     attention(buzz::View<const float>(decode.q().data(), 1, layer.query_heads, layer.head_dim), {},
               decode.cache().keys(), decode.cache().values(),
               buzz::View<float>(out.data(), 1, layer.query_heads, layer.head_dim), wanted);
   };
   const Side with = repeated([&] {
-    attend(mass);
-    evictor.observe_mass(buzz::View<const float>(mass));
+    attend(sums);
+    evictor.observe_sums(buzz::View<const float>(sums));
   });
   table.push_back(compare("4 attend with observing / without, " + at(layer, rows), Goal::at_most(1.03), with,
                           repeated([&] { attend(none); })));
@@ -91,7 +91,7 @@ inline void prefill(std::vector<Ratio>& table) {
   buzz::Attention attention(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim, tokens}, {}, rows);
   const auto k = random_values<float>(count(layer.kv_heads, rows, layer.head_dim), 1), v = k;
   const auto q = random_values<float>(count(tokens, layer.query_heads, layer.head_dim), 2);
-  std::vector<float> out(q.size()), mass(count(1, layer.kv_heads, rows));
+  std::vector<float> out(q.size()), sums(count(1, layer.kv_heads, rows));
   const buzz::View<const float> keys(k.data(), layer.kv_heads, rows, layer.head_dim);
   const buzz::View<const float> values(v.data(), layer.kv_heads, rows, layer.head_dim);
   double ours = 0;  // what causal attention has to compute: two products, two operations a term
@@ -103,7 +103,7 @@ inline void prefill(std::vector<Ratio>& table) {
   const double products = 4. * tokens * group * layer.head_dim * rows;
   const Side attend = repeated([&] {
     attention(buzz::View<const float>(q.data(), tokens, layer.query_heads, layer.head_dim), {}, keys, values,
-              buzz::view(out, tokens, layer.query_heads, layer.head_dim), buzz::view(mass, 1, layer.kv_heads, rows));
+              buzz::view(out, tokens, layer.query_heads, layer.head_dim), buzz::view(sums, 1, layer.kv_heads, rows));
   });
   const Side product = repeated([&] {
     c.noalias() = a * b.transpose();

@@ -16,7 +16,7 @@ class Tensors {
  public:
   explicit Tensors(const Layer& layer) : layer_(layer) {}
 
-  void step(const std::vector<float>& token, const std::vector<float>& mass) {
+  void step(const std::vector<float>& token, const std::vector<float>& sums) {
     keys_ = concatenated(keys_, token);
     values_ = concatenated(values_, token);
     std::vector<float> scores(count(layer_.kv_heads, rows_ + 1, 1));
@@ -24,7 +24,7 @@ class Tensors {
       for (int r = 0; r <= rows_; ++r) {
         const float before = r < rows_ ? scores_[count(h, rows_, 1) + static_cast<std::size_t>(r)] : 0.f;
         const std::size_t i = count(h, rows_ + 1, 1) + static_cast<std::size_t>(r);
-        scores[i] = before + mass[i];
+        scores[i] = before + sums[i];
       }
     scores_ = scores;
     ++rows_;
@@ -75,11 +75,11 @@ class Tensors {
   std::vector<float> keys_, values_, scores_;  // [kv_heads, rows, head_dim], [kv_heads, rows]
 };
 
-/// Everything but attention, a token, over the tokens between two evictions and the eviction.
+/// All but attention, a token, over the tokens between two evictions and the eviction.
 inline void authors_way(std::vector<Ratio>& table) {
   const Layer layer = grouped;
   const auto token = random_values<float>(count(1, layer.kv_heads, layer.head_dim), 9);
-  const auto mass = random_values<float>(count(1, layer.kv_heads, paper_rows + 1), 10);
+  const auto sums = random_values<float>(count(1, layer.kv_heads, paper_rows + 1), 10);
   Tensors theirs(layer);
   buzz::Evictor evictor(buzz::beehive(), layer.kv_heads);
   buzz::Store<float> store(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, evictor.capacity());
@@ -90,15 +90,15 @@ inline void authors_way(std::vector<Ratio>& table) {
              for (int i = 0; i < 600; ++i) {
                evictor.append(1);
                store.append(kv, kv, none, nullptr);
-               evictor.observe_mass(buzz::View<const float>(mass.data(), 1, layer.kv_heads, evictor.rows()));
-               if (evictor.due()) store.compact(evictor.select());
+               evictor.observe_sums(buzz::View<const float>(sums.data(), 1, layer.kv_heads, evictor.rows()));
+               if (evictor.should_evict()) store.compact(evictor.select());
              }
            }) /
            600;
   };
   const Side their_step = [&] {
     return seconds([&] {
-             for (int i = 0; i < 600; ++i) theirs.step(token, mass);
+             for (int i = 0; i < 600; ++i) theirs.step(token, sums);
            }) /
            600;
   };

@@ -23,13 +23,13 @@ inline Side appending(buzz::BuzzCache<float>& cache, const std::vector<float>& k
 }
 
 /// A policy's whole bookkeeping of a token, its share of an eviction included; K and V apart.
-inline Side bookkeeping(buzz::Evictor& evictor, const std::vector<float>& mass, int tokens) {
-  return [&evictor, &mass, tokens] {
+inline Side bookkeeping(buzz::Evictor& evictor, const std::vector<float>& sums, int tokens) {
+  return [&evictor, &sums, tokens] {
     return seconds([&] {
              for (int i = 0; i < tokens; ++i) {
                evictor.append(1);
-               evictor.observe_mass(buzz::View<const float>(mass.data(), 1, evictor.kv_heads(), evictor.rows()));
-               if (evictor.due()) benchmark::DoNotOptimize(evictor.select().size());
+               evictor.observe_sums(buzz::View<const float>(sums.data(), 1, evictor.kv_heads(), evictor.rows()));
+               if (evictor.should_evict()) benchmark::DoNotOptimize(evictor.select().size());
              }
            }) /
            tokens;
@@ -44,9 +44,9 @@ inline void eviction_rows(std::vector<Ratio>& table) {
     const buzz::Shape shape{layer.query_heads, layer.kv_heads, layer.head_dim};
     const std::string where = layer.name();
 
-    buzz::BuzzCache<float> mass_cache(shape, buzz::beehive(), buzz::Rope{10000.0});
+    buzz::BuzzCache<float> attention_cache(shape, buzz::beehive(), buzz::Rope{10000.0});
     table.push_back(compare("6 append / attend at 564 rows, beehive, " + where, Goal::at_most(0.02),
-                            appending(mass_cache, kv, layer), attend));
+                            appending(attention_cache, kv, layer), attend));
     buzz::BuzzCache<float> diverse_cache(shape, buzz::diverse_beehive(), buzz::Rope{10000.0});
     table.push_back(compare("6 append / attend at 564 rows, diverse_beehive, " + where, Goal::at_most(0.02),
                             appending(diverse_cache, kv, layer), attend));
@@ -84,11 +84,11 @@ inline void eviction_rows(std::vector<Ratio>& table) {
   buzz::HeavyHitterOptions h2o_options;  // the same rows at most
   h2o_options.heavy = paper_rows - h2o_options.window - 1;
   buzz::Evictor h2o(buzz::heavy_hitter(h2o_options), grouped.kv_heads);
-  const auto mass = random_values<float>(count(1, grouped.kv_heads, paper_rows + 1), 8);
-  bookkeeping(h2o, mass, 2 * paper_rows)();  // to where each evicts as it will for ever
-  bookkeeping(buzzing, mass, 2 * paper_rows)();
+  const auto sums = random_values<float>(count(1, grouped.kv_heads, paper_rows + 1), 8);
+  bookkeeping(h2o, sums, 2 * paper_rows)();  // to where each evicts as it will for ever
+  bookkeeping(buzzing, sums, 2 * paper_rows)();
   table.push_back(compare("9 policy a token, H2O / BUZZ, " + grouped.name(), Goal::at_least(20),
-                          bookkeeping(h2o, mass, 50), bookkeeping(buzzing, mass, 2000)));
+                          bookkeeping(h2o, sums, 50), bookkeeping(buzzing, sums, 2000)));
   authors_way(table);
 }
 

@@ -105,20 +105,21 @@ class Decode {
 template <class T>
 class Eviction {
  public:
-  explicit Eviction(const Layer& layer) : layer_(layer), due_(buzz::beehive(), layer.kv_heads), evictor_(due_.fork()) {
+  explicit Eviction(const Layer& layer)
+      : layer_(layer), before_(buzz::beehive(), layer.kv_heads), evictor_(before_.fork()) {
     decode_until_due();
     for (int i = 0; i < 3; ++i) {  // by then the hive has the size that it keeps
-      due_.select();
+      before_.select();
       decode_until_due();
     }
-    keys_ = random_values<T>(count(layer.kv_heads, due_.capacity(), layer.head_dim), 4);
+    keys_ = random_values<T>(count(layer.kv_heads, before_.capacity(), layer.head_dim), 4);
     values_ = random_values<T>(keys_.size(), 5);
     prepare();
     select();
   }
 
   /// Before each select().
-  void prepare() { evictor_ = due_.fork(); }
+  void prepare() { evictor_ = before_.fork(); }
   void select() { keep_ = &evictor_.select(); }
   void compact() {
     buzz::compact(*keep_, rows_of(keys_));
@@ -128,10 +129,10 @@ class Eviction {
   void move_bytes() {
     for (auto* store : {&keys_, &values_})
       for (int h = 0; h < layer_.kv_heads; ++h) {
-        T* rows = store->data() + count(h, due_.capacity(), layer_.head_dim);
+        T* rows = store->data() + count(h, before_.capacity(), layer_.head_dim);
         int moved = 0;
         keep_->for_each_run(h, [&](int from, int to, int n) { moved += from == to ? 0 : n; });
-        const std::size_t first = count(due_.rows() - moved, layer_.head_dim, 1);
+        const std::size_t first = count(before_.rows() - moved, layer_.head_dim, 1);
         std::memmove(static_cast<void*>(rows), rows + first, count(moved, layer_.head_dim, 1) * sizeof(T));
       }
   }
@@ -141,25 +142,25 @@ class Eviction {
  private:
   void decode_until_due() {
     tokens_ = 0;
-    while (!due_.due()) {
-      due_.append(1);
-      const auto mass = random_values<float>(count(1, layer_.kv_heads, due_.rows()), 6 + ++seed_);
-      due_.observe_mass(buzz::view(mass, 1, layer_.kv_heads, due_.rows()));
+    while (!before_.should_evict()) {
+      before_.append(1);
+      const auto sums = random_values<float>(count(1, layer_.kv_heads, before_.rows()), 6 + ++seed_);
+      before_.observe_sums(buzz::view(sums, 1, layer_.kv_heads, before_.rows()));
       ++tokens_;
     }
   }
   buzz::View<T> rows_of(std::vector<T>& store) {
     return {store.data(),
             layer_.kv_heads,
-            due_.rows(),
+            before_.rows(),
             layer_.head_dim,
-            static_cast<std::ptrdiff_t>(due_.capacity()) * layer_.head_dim,
+            static_cast<std::ptrdiff_t>(before_.capacity()) * layer_.head_dim,
             layer_.head_dim};
   }
 
   Layer layer_;
-  buzz::Evictor due_, evictor_;
-  const buzz::Keep* keep_ = nullptr;
+  buzz::Evictor before_, evictor_;
+  const buzz::KeptRows* keep_ = nullptr;
   std::vector<T> keys_, values_;  // [kv_heads, capacity, head_dim]
   int tokens_ = 0;
   unsigned seed_ = 0;

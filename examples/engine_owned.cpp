@@ -73,11 +73,11 @@ int main() {
     // As in README.md, which a test compares.
     evictor.append(n);
     evictor.observe(probabilities);  // [query_heads, queries, rows]
-    if (evictor.due()) {
-      const buzz::Keep& keep = evictor.select();
-      buzz::compact(keep, engine.keys());  // [kv_heads, rows, head_dim], moved in place
-      buzz::compact(keep, engine.values());
-      engine.rows = keep.size();
+    if (evictor.should_evict()) {
+      const buzz::KeptRows& kept = evictor.select();
+      buzz::compact(kept, engine.keys());  // [kv_heads, rows, head_dim], moved in place
+      buzz::compact(kept, engine.values());
+      engine.rows = kept.size();
     }
 
     evictions += engine.rows < held;

@@ -35,7 +35,7 @@ inline buzz::Policy policy_of(const Trace& t) {
                         {t.sink, t.window});
   }
   if (t.policy == "h2o") return buzz::policy(buzz::attention_sum(), buzz::TopK::Options{t.heavy, 0}, {0, t.window});
-  return buzz::policy(buzz::no_score(), buzz::Nothing::Options(), {t.sink, t.window});
+  return buzz::policy(buzz::no_score(), buzz::KeepNone::Options(), {t.sink, t.window});
 }
 
 /// What the library's policy keeps on this trace, for an engine that owns its rows. Here a row is only its token's
@@ -58,7 +58,7 @@ inline Replay replay(const Trace& t) {
       evictor.observe(buzz::view(p, t.heads, n, evictor.rows()));
     }
     const int before = evictor.rows();
-    if (evictor.due()) buzz::compact(evictor.select(), tokens);
+    if (evictor.should_evict()) buzz::compact(evictor.select(), tokens);
     for (int h = 0; h < t.heads && evictor.rows() < before; ++h) {
       std::string line = "kept " + std::to_string(c) + " " + std::to_string(h);
       for (int r = 0; r < evictor.rows(); ++r) line += " " + std::to_string(*tokens.row(h, r));

@@ -1,7 +1,7 @@
 #pragma once
 
 // The trace format of tests/golden/README.md: a strict reader, and the scores that a trace stands for.
-// Nothing here uses the library, so that programs which judge the library can read traces too.
+// None of this uses the library, so that programs which judge the library can read traces too.
 
 #include <algorithm>
 #include <cstddef>

@@ -244,12 +244,12 @@ void expect_no_allocation_in_evictor(const buzz::Policy& policy) {
       evictor.append(n);
       if (evictor.needs().attention) {
         evictor.observe(buzz::View<const float>(p.data(), query_heads, n, evictor.rows()));
-        evictor.observe_mass(buzz::View<const float>(p.data(), 1, kv_heads, evictor.rows()));
+        evictor.observe_sums(buzz::View<const float>(p.data(), 1, kv_heads, evictor.rows()));
       } else {
         evictor.give(buzz::View<const float>(p.data(), 1, kv_heads, evictor.rows()));
       }
-      if (!evictor.due()) continue;
-      const buzz::Keep& keep = evictor.select();
+      if (!evictor.should_evict()) continue;
+      const buzz::KeptRows& keep = evictor.select();
       buzz::compact(keep, buzz::View<float>(rows.data(), kv_heads, evictor.capacity(), dim));
       ++evictions;
     }

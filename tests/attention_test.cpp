@@ -27,7 +27,7 @@ Values random_values(int count, unsigned seed) {
   return v;
 }
 
-/// A cache that evicts nothing and whose scores show the mass.
+/// A cache that evicts nothing and whose scores show the column sums.
 template <class T>
 struct Layer {
   Layer(const Shape& s, int capacity, const AttentionOptions& o = {})
@@ -56,7 +56,7 @@ struct Layer {
     return random_values(tokens * shape.query_heads * shape.head_dim, 3000 + seed);
   }
 
-  /// Attends with the newest rows' queries and adds the mass to the scores.
+  /// Attends with the newest rows' queries and adds the column sums to the scores.
   Values attend(const Values& q, buzz::Executor run = {}) {
     const int tokens = static_cast<int>(q.size()) / (shape.query_heads * shape.head_dim);
     Values out(q.size());
@@ -66,7 +66,7 @@ struct Layer {
     return out;
   }
 
-  Values mass(int head) const { return Values(cache.scores(head).begin(), cache.scores(head).end()); }
+  Values sums(int head) const { return Values(cache.scores(head).begin(), cache.scores(head).end()); }
 
   Shape shape;
   typed::Cache<T> cache;
@@ -74,7 +74,7 @@ struct Layer {
 
 struct Plain {
   std::vector<double> out;                // [tokens, query_heads, head_dim]
-  std::vector<std::vector<double>> mass;  // [kv_heads][rows]
+  std::vector<std::vector<double>> sums;  // [kv_heads][rows]
 };
 
 /// Attention over the stored rows, one sum after the other, in double.
@@ -84,7 +84,7 @@ Plain plain(const Layer<T>& layer, const Values& q, double scale, double log_bas
   const auto keys = layer.cache.keys(), values = layer.cache.values();
   const int rows = layer.cache.rows(), n = static_cast<int>(q.size()) / (s.query_heads * s.head_dim);
   Plain result;
-  result.mass.assign(static_cast<std::size_t>(s.kv_heads), std::vector<double>(static_cast<std::size_t>(rows)));
+  result.sums.assign(static_cast<std::size_t>(s.kv_heads), std::vector<double>(static_cast<std::size_t>(rows)));
   for (int t = 0; t < n; ++t)
     for (int head = 0; head < s.query_heads; ++head) {
       const float* query = q.data() + (t * s.query_heads + head) * s.head_dim;
@@ -100,7 +100,7 @@ Plain plain(const Layer<T>& layer, const Values& q, double scale, double log_bas
         sum += p.back();
       }
       for (int r = 0; r < seen; ++r)
-        result.mass[static_cast<std::size_t>(kv)][static_cast<std::size_t>(r)] += p[static_cast<std::size_t>(r)] / sum;
+        result.sums[static_cast<std::size_t>(kv)][static_cast<std::size_t>(r)] += p[static_cast<std::size_t>(r)] / sum;
       for (int d = 0; d < s.head_dim; ++d) {
         double mixed = 0;
         for (int r = 0; r < seen; ++r)
@@ -116,7 +116,7 @@ void expect_near(const Values& got, const std::vector<double>& expected, double 
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(double(got[i]), expected[i], tolerance) << "at " << i;
 }
 
-/// One call of `newest` queries behind `before` rows agrees with doubles, output and mass.
+/// One call of `newest` queries behind `before` rows agrees with doubles, output and column sums.
 template <class T>
 void agrees(const Shape& shape, int before, int newest, AttentionOptions options = {}) {
   Layer<T> layer(shape, before + newest, options);
@@ -128,7 +128,7 @@ void agrees(const Shape& shape, int before, int newest, AttentionOptions options
   const Plain expected = plain(layer, q, scale, options.log_base);
   expect_near(out, expected.out, 2e-6);
   for (int h = 0; h < shape.kv_heads; ++h)
-    expect_near(layer.mass(h), expected.mass[static_cast<std::size_t>(h)], 1e-6 * newest * shape.group());
+    expect_near(layer.sums(h), expected.sums[static_cast<std::size_t>(h)], 1e-6 * newest * shape.group());
 }
 
 template <class T>
@@ -174,16 +174,16 @@ TEST(Attention, OverOneRowIsItsValue) {
   Layer<float> layer({2, 1, 3}, 1);
   layer.append({5, 6, 7}, {1, 2, 3});
   EXPECT_EQ(layer.attend({1, 1, 1, /**/ -9, 0, 9}), (Values{1, 2, 3, 1, 2, 3}));
-  EXPECT_EQ(layer.mass(0), (Values{2}));
+  EXPECT_EQ(layer.sums(0), (Values{2}));
 }
 
-TEST(Attention, GivesEachQueryOneUnitOfMass) {
+TEST(Attention, GivesEachQueryOneUnitOfAttention) {
   Layer<float> layer({8, 2, 16}, 60);
   layer.append_random(60, 1);
   layer.attend(layer.random_queries(10, 2));
   for (int h : {0, 1}) {
     double sum = 0;
-    for (float m : layer.mass(h)) sum += double(m);
+    for (float m : layer.sums(h)) sum += double(m);
     EXPECT_NEAR(sum, 10 * 4, 1e-4);
   }
 }
@@ -193,17 +193,17 @@ TEST(Attention, IsCausal) {
   Layer<float> layer({1, 1, 2}, 2);
   layer.append({0, 0, /**/ 150, 0}, {1, 2, /**/ 3, 4});
   EXPECT_EQ(layer.attend({1, 0, /**/ 1, 0}), (Values{1, 2, /**/ 3, 4}));
-  EXPECT_EQ(layer.mass(0), (Values{1, 1}));
+  EXPECT_EQ(layer.sums(0), (Values{1, 1}));
 }
 
 TEST(Attention, LargeLogitsDoNotOverflow) {
   Layer<float> layer({1, 1, 1}, 3);
   layer.append({-1e4f, 1e4f, 0}, {1, 2, 3});
   EXPECT_EQ(layer.attend({1e4f}), (Values{2}));
-  expect_near(layer.mass(0), {0, 1, 0}, 1e-37);
+  expect_near(layer.sums(0), {0, 1, 0}, 1e-37);
 }
 
-TEST(Attention, AQueryOfNanGivesNoMassAndSparesTheOthers) {
+TEST(Attention, AQueryOfNanGivesNoAttentionAndSparesTheOthers) {
   Layer<float> layer({4, 2, 5}, 32), clean({4, 2, 5}, 32);
   for (Layer<float>* l : {&layer, &clean}) l->append_random(32, 1);
   Values q = layer.random_queries(2, 2);
@@ -212,20 +212,20 @@ TEST(Attention, AQueryOfNanGivesNoMassAndSparesTheOthers) {
   const Values out = layer.attend(q);
   EXPECT_EQ(Values(out.begin(), out.begin() + 5), Values(expected.begin(), expected.begin() + 5));
   EXPECT_EQ(Values(out.begin() + 10, out.end()), Values(expected.begin() + 10, expected.end()));
-  EXPECT_EQ(layer.mass(1), clean.mass(1)) << "another head's";
+  EXPECT_EQ(layer.sums(1), clean.sums(1)) << "another head's";
   double sum = 0;
-  for (float m : layer.mass(0)) sum += double(m);
+  for (float m : layer.sums(0)) sum += double(m);
   EXPECT_NEAR(sum, 3, 1e-5) << "three of four queries";
 }
 
-TEST(Attention, OverAKeyOfNanGivesNoMass) {
+TEST(Attention, OverAKeyOfNanGivesNoAttention) {
   for (int rows : {1, 2, 3, 4, 5, 8, 9, 17, 64, 65}) {
     Layer<float> layer({1, 1, 3}, rows);
     Values k = random_values(rows * 3, 1);
     k[static_cast<std::size_t>(rows / 2 * 3)] = kNan;
     layer.append(k, k);
     layer.attend(layer.random_queries(1, 2));
-    EXPECT_EQ(layer.mass(0), Values(static_cast<std::size_t>(rows), 0.f)) << rows;
+    EXPECT_EQ(layer.sums(0), Values(static_cast<std::size_t>(rows), 0.f)) << rows;
   }
 }
 
@@ -237,8 +237,8 @@ TEST(Attention, NeverReadsUnusedRows) {
   for (Layer<float>* l : {&used, &fresh}) l->append_random(5, 2);
   const Values q = fresh.random_queries(5, 3);
   EXPECT_EQ(used.attend(q), fresh.attend(q));
-  EXPECT_EQ(used.mass(0), fresh.mass(0));
-  EXPECT_EQ(used.mass(1), fresh.mass(1));
+  EXPECT_EQ(used.sums(0), fresh.sums(0));
+  EXPECT_EQ(used.sums(1), fresh.sums(1));
 }
 
 TEST(Attention, ALaterRowOfNanDoesNotReachAnEarlierQuery) {
@@ -272,34 +272,34 @@ TEST(Attention, OfNoQueriesDoesNothing) {
   Layer<float> layer({2, 1, 3}, 5);
   layer.append_random(5, 1);
   EXPECT_EQ(layer.attend({}), Values{});
-  EXPECT_EQ(layer.mass(0), Values(5, 0.f));
+  EXPECT_EQ(layer.sums(0), Values(5, 0.f));
 }
 
-TEST(Attention, SetsAllOfTheMassWhateverWasThere) {
+TEST(Attention, SetsAllOfTheSumsWhateverWasThere) {
   const Shape shape{6, 2, 4, 80};
   for (int tokens : {0, 1, 2, 7, 30, 80})
     for (int rows : {tokens, tokens + 1, 511, 512, 513, 1100})
-      for (int parts : {1, 3})
+      for (int slices : {1, 3})
         for (int threads : {1, 3}) {
-          if (rows < 1 || (parts > 1 && tokens < parts)) continue;
+          if (rows < 1 || (slices > 1 && tokens < slices)) continue;
           AttentionOptions o;
           o.threads = threads;
           buzz::Attention attention(shape, o, rows);
           const auto size = [](int a, int b) { return static_cast<std::size_t>(a) * static_cast<std::size_t>(b); };
           const Values q(size(tokens, 24), 0.5f), cached(size(rows, 8), 0.25f);
-          Values out(q.size()), mass(size(parts, 2 * rows), std::numeric_limits<float>::quiet_NaN());
+          Values out(q.size()), sums(size(slices, 2 * rows), std::numeric_limits<float>::quiet_NaN());
           const View<const float> rows_of(cached.data(), 2, rows, 4);
           attention(View<const float>(q.data(), tokens, 6, 4), {}, rows_of, rows_of,
-                    View<float>(out.data(), tokens, 6, 4), View<float>(mass.data(), parts, 2, rows));
-          for (int part = 0; part < parts; ++part)  // equal keys: each query gives equally to the rows that it sees
+                    View<float>(out.data(), tokens, 6, 4), View<float>(sums.data(), slices, 2, rows));
+          for (int slice = 0; slice < slices; ++slice)  // equal keys: each query gives equally to the rows that it sees
             for (int r = 0; r < 2 * rows; ++r) {
               double expected = 0;
               for (int t = 0; t < tokens; ++t) {
                 const int seen = rows - tokens + t + 1;
-                if (std::max(0, t - (tokens - parts)) == part && r % rows < seen) expected += 3. / seen;
+                if (std::max(0, t - (tokens - slices)) == slice && r % rows < seen) expected += 3. / seen;
               }
-              ASSERT_NEAR(double(mass[size(part, 2 * rows) + static_cast<std::size_t>(r)]), expected, 1e-5)
-                  << tokens << " tokens, " << rows << " rows, part " << part << " of " << parts << ", row " << r;
+              ASSERT_NEAR(double(sums[size(slice, 2 * rows) + static_cast<std::size_t>(r)]), expected, 1e-5)
+                  << tokens << " tokens, " << rows << " rows, slice " << slice << " of " << slices << ", row " << r;
             }
         }
 }
@@ -322,7 +322,7 @@ TEST(Attention, IsTheSameBitsOnAnyNumberOfThreads) {
         Layer<float> many(shape, 171, o);
         many.append_random(171, 1);
         EXPECT_EQ(many.attend(q, serial ? buzz::Executor() : buzz::Executor(thread_each)), expected) << threads;
-        for (int h = 0; h < 3; ++h) EXPECT_EQ(many.mass(h), one.mass(h)) << threads;
+        for (int h = 0; h < 3; ++h) EXPECT_EQ(many.sums(h), one.sums(h)) << threads;
       }
   }
 }
@@ -343,8 +343,8 @@ TEST(Attention, OfAChunkIsThatOfItsTokensOneByOne) {
     expect_near(out, std::vector<double>(part.begin(), part.end()), 1e-6);
   }
   for (int h : {0, 1}) {
-    const Values mass = chunk.mass(h);
-    expect_near(stepwise.mass(h), std::vector<double>(mass.begin(), mass.end()), 1e-5);
+    const Values sums = chunk.sums(h);
+    expect_near(stepwise.sums(h), std::vector<double>(sums.begin(), sums.end()), 1e-5);
   }
 }
 

@@ -132,7 +132,7 @@ TEST(BadOptions, ChunksThatAreNone) {
   typed::Options o;
   expect_refused([&] { o.leave(0, 5); }, "left", "0", "1 to 5");
   expect_refused([&] { o.leave(6, 5); }, "left", "6", "1 to 5");
-  expect_refused([&] { o.leave(1, 0); }, "fresh", "0", ">= 1");
+  expect_refused([&] { o.leave(1, 0); }, "unfiltered", "0", ">= 1");
   expect_refused([&] { o.leave(1, 5, 0); }, "least_chunk", "0", ">= 1");
 }
 
@@ -329,7 +329,7 @@ template <class P>
 std::vector<std::vector<float>> policy_state(const P& p) {
   const buzz::Regions r = p.regions();
   std::vector<std::vector<float>> state(1);
-  for (int n : {p.rows(), p.next_position(), r.sink, r.hive, r.fresh, r.window, int(p.due())})
+  for (int n : {p.rows(), p.next_position(), r.sink, r.hive, r.unfiltered, r.window, int(p.should_evict())})
     state[0].push_back(static_cast<float>(n));
   for (int h = 0; h < p.kv_heads(); ++h) {
     state.emplace_back(p.positions(h).begin(), p.positions(h).end());
@@ -562,10 +562,10 @@ TEST_F(BadScores, ProbabilitiesOfTheWrongSize) {
   expect_refused([&] { policy.observe(as(2, 1, 4)); }, "probabilities.shape[2]", "4", "3");
 }
 
-TEST_F(BadScores, MassOfTheWrongSize) {
+TEST_F(BadScores, SumsOfTheWrongSize) {
   const auto as = [&](int a, int b, int c) { return View<const float>(room.data(), a, b, c); };
-  expect_refused([&] { policy.observe_mass(as(1, 1, 3)); }, "mass.shape[1]", "1", "2");
-  expect_refused([&] { policy.observe_mass(as(1, 2, 4)); }, "mass.shape[2]", "4", "3");
+  expect_refused([&] { policy.observe_sums(as(1, 1, 3)); }, "sums.shape[1]", "1", "2");
+  expect_refused([&] { policy.observe_sums(as(1, 2, 4)); }, "sums.shape[2]", "4", "3");
 }
 
 TEST_F(BadScores, ProbabilitiesThatAreNotFiniteAddNothing) {
@@ -583,12 +583,12 @@ TEST_F(BadScores, MoreTokensThanMaxChunk) {
 TEST_F(BadScores, EvictionsThatWereForgotten) {
   for (int i = 0; i < 2; ++i) policy.append(3);
   before = policy_state(policy);
-  EXPECT_TRUE(policy.due());
+  EXPECT_TRUE(policy.should_evict());
   expect_refused<buzz::CacheFull>([&] { policy.append(3); }, "rows", "12", "10");
 }
 
 TEST(BadGiven, ScoresOfTheWrongSize) {
-  typed::Policy<typed::Given, buzz::TopK> policy({}, 2, 3);
+  typed::Policy<typed::UserScores, buzz::TopK> policy({}, 2, 3);
   policy.append(3);
   Values six = {1, 2, 3, 4, 5, 6};
   policy.give(buzz::view(six, 1, 2, 3));
@@ -620,7 +620,7 @@ TEST(BadRows, OfAnotherCacheToCompact) {
   o.heavy = 1;
   typed::Policy<typed::NoScore, buzz::TopK> policy(o, 2, 3);
   policy.append(3);
-  const buzz::Keep& keep = policy.select();
+  const buzz::KeptRows& keep = policy.select();
   Values rows = values(12);
   expect_refused([&] { buzz::compact(keep, buzz::view(rows, 1, 3, 4)); }, "rows.shape[0]", "1", "2");
   expect_refused([&] { buzz::compact(keep, buzz::view(rows, 2, 2, 3)); }, "rows.shape[1]", "2", "3");

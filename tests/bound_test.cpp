@@ -22,8 +22,8 @@ struct Course {
 
 /// Feeds tokens to an evictor in calls of the given sizes, in turn, with scores that differ from call to call.
 Course feed(buzz::Evictor& evictor, const std::vector<int>& calls, int tokens) {
-  std::vector<float> mass(static_cast<std::size_t>(evictor.kv_heads() * evictor.capacity() + 1009));
-  for (std::size_t i = 0; i < mass.size(); ++i) mass[i] = static_cast<float>((i * 7919) % 1009);
+  std::vector<float> sums(static_cast<std::size_t>(evictor.kv_heads() * evictor.capacity() + 1009));
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = static_cast<float>((i * 7919) % 1009);
   const buzz::Protect protect = evictor.policy().protect;
   Course run;
   for (int t = 0, call = 0; t < tokens; ++call) {
@@ -32,9 +32,9 @@ Course feed(buzz::Evictor& evictor, const std::vector<int>& calls, int tokens) {
     t += n;
     run.peak = std::max(run.peak, evictor.rows());
     if (evictor.needs().attention)
-      evictor.observe_mass(buzz::View<const float>(mass.data() + call % 1009, 1, evictor.kv_heads(), evictor.rows()));
+      evictor.observe_sums(buzz::View<const float>(sums.data() + call % 1009, 1, evictor.kv_heads(), evictor.rows()));
     const int before = evictor.rows();
-    if (evictor.due()) evictor.select();
+    if (evictor.should_evict()) evictor.select();
     run.evictions += evictor.rows() < before;
     run.most_left = std::max(run.most_left, evictor.rows());
     // The newest rows stay, and rows and regions agree.
@@ -77,10 +77,10 @@ TEST(Bound, ChunkedPrefill) {
 TEST(Bound, IsReachedByAChunkOnAFullCache) {
   buzz::Evictor evictor(buzz::beehive(), 1, 512);
   feed(evictor, {141}, 564);  // 4 + 160 + 400
-  EXPECT_FALSE(evictor.due());
+  EXPECT_FALSE(evictor.should_evict());
   evictor.append(512);
   EXPECT_EQ(evictor.rows(), evictor.capacity());
-  EXPECT_TRUE(evictor.due());
+  EXPECT_TRUE(evictor.should_evict());
   evictor.select();
   EXPECT_LE(evictor.rows(), 4 + 160 + 400);
 }
@@ -228,7 +228,7 @@ Promise promise_of(const Small<buzz::TopK>& o, int max_chunk) {
   p.room = o.heavy;
   return p;
 }
-Promise promise_of(const Small<buzz::Nothing>& o, int max_chunk) {
+Promise promise_of(const Small<buzz::KeepNone>& o, int max_chunk) {
   Promise p;
   p.threshold = p.room = o.threshold;
   p.capacity = o.sink + o.window + o.threshold + max_chunk;
@@ -240,16 +240,16 @@ int left(const buzz::Segments::Options& o, const buzz::Regions& r, int pinned_hi
   const long long chunk = o.chunk != 0 ? o.chunk : o.keep * o.stride;
   const int half = o.chunk != 0 ? ceil_of(o.chunk, 2 * o.keep) : ceil_of(o.stride, 2);
   const int hive_stride = o.hive_stride != 0 ? o.hive_stride : std::max(2, half);
-  const auto once = [&](int hive, int fresh) {
-    if (o.hive == buzz::HiveRule::together) return ceil_of(1LL * (hive + fresh) * o.keep, chunk);
-    return ceil_of(hive, hive_stride) + ceil_of(1LL * fresh * o.keep, chunk);
+  const auto once = [&](int hive, int unfiltered) {
+    if (o.hive == buzz::HiveRule::together) return ceil_of(1LL * (hive + unfiltered) * o.keep, chunk);
+    return ceil_of(hive, hive_stride) + ceil_of(1LL * unfiltered * o.keep, chunk);
   };
-  int count = once(r.hive - pinned_hive, r.fresh - (pinned - pinned_hive));
+  int count = once(r.hive - pinned_hive, r.unfiltered - (pinned - pinned_hive));
   while (o.passes == buzz::Passes::until_bounded && count + pinned > o.threshold) count = once(count, 0);
   return count + pinned;
 }
 int left(const buzz::TopK::Options& o, const buzz::Regions& r, int, int) { return std::min(o.heavy, r.middle()); }
-int left(const buzz::Nothing::Options&, const buzz::Regions&, int, int pinned) { return pinned; }
+int left(const buzz::KeepNone::Options&, const buzz::Regions&, int, int pinned) { return pinned; }
 
 /// Lives of small evictors; each says the first thing that is not as promised, or nothing.
 template <class Select>
@@ -296,8 +296,8 @@ class Lives {
       peak = std::max(peak, evictor.rows());
       give(evictor, t + way);
       const buzz::Regions r = evictor.regions();
-      if (evictor.due() != (r.middle() > promise.threshold)) return "due";
-      if (!evictor.due()) continue;
+      if (evictor.should_evict() != (r.middle() > promise.threshold)) return "should_evict";
+      if (!evictor.should_evict()) continue;
       int pinned_now = 0, pinned_hive = 0;
       for (int i = r.sink; i < r.sink + r.middle(); ++i) {
         const int at = evictor.positions(0)[i];
@@ -306,11 +306,11 @@ class Lives {
         pinned_hive += is && i < r.sink + r.hive;
       }
       before_.assign(evictor.positions(0).begin(), evictor.positions(0).end());
-      const buzz::Keep& keep = evictor.select();
+      const buzz::KeptRows& keep = evictor.select();
       const int middle = evictor.regions().middle();
       if (evictor.regions().window != r.window || evictor.regions().sink != r.sink) return "sink or window";
       if (middle != left(o, r, pinned_hive, pinned_now)) return "rows after an eviction";
-      if (!promise.single && evictor.due()) return "an eviction that leaves another due";
+      if (!promise.single && evictor.should_evict()) return "an eviction that leaves another to be done";
       if (promise.single && middle - pinned_now > (r.middle() - pinned_now) / 2 + 1)
         return "a pass that does not halve";
       for (int i = 0; i < evictor.rows(); ++i)
@@ -336,17 +336,17 @@ class Lives {
     return "";
   }
 
-  /// The newest, the oldest, or any row is worth the most, in turn.
+  /// The newest, the oldest, or any row is the most important, in turn.
   void give(buzz::Evictor& evictor, int turn) {
-    worth_.resize(static_cast<std::size_t>(evictor.rows()));
+    importance_.resize(static_cast<std::size_t>(evictor.rows()));
     for (int i = 0; i < evictor.rows(); ++i) {
       const int p = evictor.positions(0)[i], kind = seed_ % 3;
-      worth_[static_cast<std::size_t>(i)] =
+      importance_[static_cast<std::size_t>(i)] =
           static_cast<float>(kind == 0   ? p
                              : kind == 1 ? -p
                                          : ((p + seed_) * 7919 + turn * 104729) % 1009);
     }
-    evictor.give(buzz::view(worth_, 1, 1, evictor.rows()));
+    evictor.give(buzz::view(importance_, 1, 1, evictor.rows()));
     seed_ += turn % 5 == 0 && seed_ % 3 == 2;
   }
 
@@ -363,7 +363,7 @@ class Lives {
   }
 
   std::vector<int> moves_, before_;
-  std::vector<float> worth_;
+  std::vector<float> importance_;
   int seed_ = 0, faults_ = 0, most_moves_ = 0;
   long long lives_ = 0;
 };
@@ -441,8 +441,8 @@ TEST(SmallOptions, OfOtherPoliciesKeepEveryPromise) {
       t.threshold = threshold;
       with_protected(t, [&](const auto& o) { top.all(o); });
     }
-  Lives<buzz::Nothing> nothing;
-  Small<buzz::Nothing> n;
+  Lives<buzz::KeepNone> nothing;
+  Small<buzz::KeepNone> n;
   for (n.threshold = 0; n.threshold <= 7; ++n.threshold) with_protected(n, [&](const auto& o) { nothing.all(o); });
   EXPECT_GT(top.lives() + nothing.lives(), 5000);
 }
@@ -459,7 +459,7 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
         evictor.pin(0, o.sink + room);
         while (evictor.rows() + max_chunk <= o.capacity) evictor.append(max_chunk);
         while (evictor.rows() < o.capacity) evictor.append(1);
-        EXPECT_FALSE(evictor.due());
+        EXPECT_FALSE(evictor.should_evict());
         EXPECT_THROW(evictor.append(1), buzz::CacheFull);
         EXPECT_EQ(evictor.rows(), o.capacity);
         EXPECT_EQ(evictor.regions().rows(), o.capacity);
@@ -467,18 +467,18 @@ TEST(SmallOptions, OfFullHoldTheirCapacityWhateverSinkAndWindowAre) {
     });
 }
 
-/// Most evictions that moved one row of a stream of single tokens, the newest of which is always worth the most.
+/// Most evictions that moved one row of a stream of single tokens, the newest of which is always the most important.
 int moves(const Small<buzz::Segments>& o, int tokens) {
   buzz::Evictor evictor(policy_of(o), 1);
   std::vector<int> of(static_cast<std::size_t>(tokens));
   for (int t = 0; t < tokens; ++t) {
     evictor.append(1);
-    if (!evictor.due()) continue;
-    const std::vector<float> worth(evictor.positions(0).begin(), evictor.positions(0).end());
-    evictor.give(buzz::view(worth, 1, 1, evictor.rows()));
-    const buzz::Keep& keep = evictor.select();
+    if (!evictor.should_evict()) continue;
+    const std::vector<float> importance(evictor.positions(0).begin(), evictor.positions(0).end());
+    evictor.give(buzz::view(importance, 1, 1, evictor.rows()));
+    const buzz::KeptRows& keep = evictor.select();
     for (int i = 0; i < evictor.rows(); ++i)
-      of[static_cast<std::size_t>(worth[static_cast<std::size_t>(keep.rows(0)[i])])] += keep.rows(0)[i] != i;
+      of[static_cast<std::size_t>(importance[static_cast<std::size_t>(keep.rows(0)[i])])] += keep.rows(0)[i] != i;
   }
   return *std::max_element(of.begin(), of.end());
 }

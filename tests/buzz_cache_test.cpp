@@ -100,7 +100,7 @@ std::vector<double> numbers(const View<const T>& rows) {
 template <class C>
 auto state(const C& cache) {
   std::vector<std::vector<double>> s = {{double(cache.rows()), double(cache.regions().sink),
-                                         double(cache.regions().hive), double(cache.regions().fresh),
+                                         double(cache.regions().hive), double(cache.regions().unfiltered),
                                          double(cache.next_position())}};
   for (int h = 0; h < cache.shape().kv_heads; ++h) {
     s.emplace_back(cache.positions(h).begin(), cache.positions(h).end());
@@ -485,12 +485,12 @@ TYPED_TEST(BuzzCacheOf, TakesHalfTheRoomForKAndV) {
 }
 
 TEST(BuzzCacheWithGivenScores, KeepsWhatTheUserSays) {
-  using Given = BuzzCache<float, typed::Policy<typed::Given, buzz::Segments>>;
-  Given::Options o;
+  using UserScores = BuzzCache<float, typed::Policy<typed::UserScores, buzz::Segments>>;
+  UserScores::Options o;
   o.sink = o.window = 0;
   o.threshold = 5;
   o.stride = 3;
-  Given cache({1, 1, 2, 6}, o);
+  UserScores cache({1, 1, 2, 6}, o);
   const Tokens t = Source(17, {1, 1, 2, 6})(6);
   cache.append(t.keys(cache.shape()), t.values(cache.shape()));
   const Values scores = {1, 3, 2, /**/ 4, 5, 6};
@@ -525,7 +525,7 @@ BUZZ_TEST_ALL_TYPES(typed::Streaming);
 BUZZ_TEST_ALL_TYPES(typed::Full);
 BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::Segments>);
 BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::TopK>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::Given, buzz::Segments>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::Given, buzz::TopK>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::UserScores, buzz::Segments>);
+BUZZ_TEST_ALL_TYPES(typed::Policy<typed::UserScores, buzz::TopK>);
 BUZZ_TEST_ALL_TYPES(typed::Policy<typed::NoScore, buzz::Segments>);
 #undef BUZZ_TEST_ALL_TYPES

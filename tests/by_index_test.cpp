@@ -58,7 +58,7 @@ TEST(Streaming, IsADequeForEveryPromptLength) {
         for (int i = 0; i < 2 * window + 3; ++i) {
           const int tokens = i == 0 ? prompt : 1;
           policy.append(tokens);
-          if (policy.due()) policy.select();
+          if (policy.should_evict()) policy.select();
           plain.append(tokens);
           ASSERT_EQ(positions(policy), plain.rows()) << "prompt " << prompt << ", token " << i;
         }
@@ -68,9 +68,9 @@ TEST(Streaming, IsADequeForEveryPromptLength) {
 TEST(Streaming, DropsTheFirstRowAtOnePastSinkAndWindow) {
   Streaming policy(options(2, 3), 1);
   for (int i = 0; i < 5; ++i) policy.append(1);
-  EXPECT_FALSE(policy.due());
+  EXPECT_FALSE(policy.should_evict());
   policy.append(1);
-  EXPECT_TRUE(policy.due());
+  EXPECT_TRUE(policy.should_evict());
   policy.select();
   EXPECT_EQ(positions(policy), (Rows{0, 1, 3, 4, 5}));
 }
@@ -122,7 +122,7 @@ TEST(Full, NeverEvicts) {
   Full policy = full(50);
   for (int i = 0; i < 50; ++i) {
     policy.append(1);
-    ASSERT_FALSE(policy.due());
+    ASSERT_FALSE(policy.should_evict());
     policy.select();
     ASSERT_EQ(policy.rows(), i + 1);
   }

@@ -16,19 +16,21 @@ constexpr int kMost = std::numeric_limits<int>::max();
 constexpr float kThree[] = {1, 3, 2};
 static_assert(buzz::heaviest(kThree, 3) == 1, "a choice is possible at compile time");
 
-int heaviest(const std::vector<float>& worth) { return buzz::heaviest(worth.data(), static_cast<int>(worth.size())); }
+int heaviest(const std::vector<float>& importance) {
+  return buzz::heaviest(importance.data(), static_cast<int>(importance.size()));
+}
 
-std::vector<std::int32_t> picked_of(const std::vector<float>& worth, long long chunk, int keep) {
-  std::vector<std::int32_t> out(worth.size() + 1, -1);
-  const int n = buzz::pick_of_chunks(worth.data(), static_cast<int>(worth.size()), chunk, keep, out.data());
+std::vector<std::int32_t> picked_of(const std::vector<float>& importance, long long chunk, int keep) {
+  std::vector<std::int32_t> out(importance.size() + 1, -1);
+  const int n = buzz::pick_of_chunks(importance.data(), static_cast<int>(importance.size()), chunk, keep, out.data());
   EXPECT_EQ(out[static_cast<std::size_t>(n)], -1) << "wrote past the end";
   out.resize(static_cast<std::size_t>(n));
   return out;
 }
 
 /// One row in `stride` stays.
-std::vector<std::int32_t> picked(const std::vector<float>& worth, int stride, int keep = 1) {
-  return picked_of(worth, 1LL * keep * stride, keep);
+std::vector<std::int32_t> picked(const std::vector<float>& importance, int stride, int keep = 1) {
+  return picked_of(importance, 1LL * keep * stride, keep);
 }
 
 std::vector<std::int32_t> every(int count, int stride) {
@@ -122,10 +124,10 @@ TEST(PickChunks, SizesDoNotDependOnTheScores) {
     for (int stride = 1; stride < 7; ++stride)
       for (int keep = 1; keep < 5; ++keep)
         for (int kind = 0; kind < 3; ++kind) {
-          std::vector<float> worth(count, kind == 1 ? kNan : 1.f);
+          std::vector<float> importance(count, kind == 1 ? kNan : 1.f);
           if (kind == 2)
-            for (float& w : worth) w = static_cast<float>(random() % 4);
-          const Rows rows = picked(worth, stride, keep);
+            for (float& w : importance) w = static_cast<float>(random() % 4);
+          const Rows rows = picked(importance, stride, keep);
           EXPECT_EQ(rows.size(), (count + static_cast<std::size_t>(stride) - 1) / static_cast<std::size_t>(stride));
           EXPECT_TRUE(std::is_sorted(rows.begin(), rows.end(), std::less_equal<>())) << "ascending, none twice";
         }
@@ -135,22 +137,22 @@ TEST(PickChunks, AreTheBestByASort) {
   std::mt19937 random(2);
   for (int round = 0; round < 200; ++round) {
     const int stride = 1 + static_cast<int>(random() % 5), keep = 1 + static_cast<int>(random() % 4);
-    std::vector<float> worth(random() % 50);
-    for (float& w : worth) w = random() % 8 == 0 ? kNan : static_cast<float>(random() % 6);
+    std::vector<float> importance(random() % 50);
+    for (float& w : importance) w = random() % 8 == 0 ? kNan : static_cast<float>(random() % 6);
     Rows expected;
-    for (int begin = 0; begin < static_cast<int>(worth.size()); begin += keep * stride) {
-      const int end = std::min(begin + keep * stride, static_cast<int>(worth.size()));
+    for (int begin = 0; begin < static_cast<int>(importance.size()); begin += keep * stride) {
+      const int end = std::min(begin + keep * stride, static_cast<int>(importance.size()));
       Rows order;
       for (int i = begin; i < end; ++i) order.push_back(i);
       std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-        const float x = worth[static_cast<std::size_t>(a)], y = worth[static_cast<std::size_t>(b)];
+        const float x = importance[static_cast<std::size_t>(a)], y = importance[static_cast<std::size_t>(b)];
         return (buzz::is_nan(x) ? -1.f : x) > (buzz::is_nan(y) ? -1.f : y);
       });
       order.resize(static_cast<std::size_t>((end - begin + stride - 1) / stride));
       std::sort(order.begin(), order.end());
       expected.insert(expected.end(), order.begin(), order.end());
     }
-    EXPECT_EQ(picked(worth, stride, keep), expected);
+    EXPECT_EQ(picked(importance, stride, keep), expected);
   }
 }
 
@@ -182,13 +184,13 @@ TEST(PickOfChunks, OfWholeStridesIsPickChunks) {
   std::mt19937 random(9);
   for (int round = 0; round < 300; ++round) {
     const int stride = 1 + static_cast<int>(random() % 5), keep = 1 + static_cast<int>(random() % 4);
-    std::vector<float> worth(random() % 60);
-    for (float& w : worth) w = random() % 6 == 0 ? kNan : static_cast<float>(random() % 9);
-    EXPECT_EQ(picked_of(worth, keep * stride, keep), picked(worth, stride, keep));
+    std::vector<float> importance(random() % 60);
+    for (float& w : importance) w = random() % 6 == 0 ? kNan : static_cast<float>(random() % 9);
+    EXPECT_EQ(picked_of(importance, keep * stride, keep), picked(importance, stride, keep));
   }
 }
 
-TEST(PickOfChunks, LeavesAsManyWhateverTheWorths) {
+TEST(PickOfChunks, LeavesAsManyWhateverTheScores) {
   for (int count = 0; count < 40; ++count)
     for (int chunk = 1; chunk < 12; ++chunk)
       for (int keep = 1; keep <= chunk; ++keep)

@@ -83,11 +83,12 @@ TYPED_TEST_SUITE(Chunking, Types);
 TYPED_TEST(Chunking, OfFewQueryRowsIsBitEqualWhileNothingIsEvicted) {
   using buzz::AttentionKind;
   typed::Options o;
-  for (auto mass : {AttentionKind::accumulated, AttentionKind::mean, AttentionKind::latest, AttentionKind::newest,
-                    AttentionKind::largest, AttentionKind::decayed}) {
-    o.attention = mass;
-    expect_same_bits<TypeParam, typed::Beehive>(
-        o, mass == AttentionKind::newest || mass == AttentionKind::largest || mass == AttentionKind::decayed);
+  for (auto attention : {AttentionKind::accumulated, AttentionKind::mean, AttentionKind::latest, AttentionKind::newest,
+                         AttentionKind::largest, AttentionKind::decayed}) {
+    o.attention = attention;
+    expect_same_bits<TypeParam, typed::Beehive>(o, attention == AttentionKind::newest ||
+                                                       attention == AttentionKind::largest ||
+                                                       attention == AttentionKind::decayed);
   }
   expect_same_bits<TypeParam, typed::SnapKv>({}, true);
 }

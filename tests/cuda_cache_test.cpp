@@ -36,7 +36,7 @@ void set_select(buzz::TopK::Options& o, Random& random) {
   o.heavy = random.in(2, 12);
   o.threshold = o.heavy + random.in(0, 6);
 }
-void set_select(buzz::Nothing::Options& o, Random& random) { o.threshold = random.in(0, 5); }
+void set_select(buzz::KeepNone::Options& o, Random& random) { o.threshold = random.in(0, 5); }
 void set_score(buzz::NoScoreOptions&, Random&) {}
 void set_score(buzz::AttentionSumOptions& o, Random& random) {
   o.attention = random.of({buzz::AttentionKind::accumulated, buzz::AttentionKind::mean, buzz::AttentionKind::latest,

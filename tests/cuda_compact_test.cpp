@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "buzz/cuda/compact.cuh"
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 #include "cuda_emulation.h"
 #include "oracle_config.h"
 
@@ -55,9 +55,9 @@ void expect_hosts_compaction(std::uint64_t seed) {
     buzz::cuda::State& state = states[static_cast<std::size_t>(s)];
     state.now = {random.in(0, capacity), 0, 2 * capacity};
     const buzz::Regions r = state.now.regions(protect);
-    if (!rule.due(r.middle())) continue;
-    buzz::Keep keep(heads, capacity);
-    const int middle = rule.left(r.hive, r.fresh);
+    if (!rule.should_evict(r.middle())) continue;
+    buzz::KeptRows keep(heads, capacity);
+    const int middle = rule.left(r.hive, r.unfiltered);
     keep.begin(state.now.rows, r.sink + middle + r.window);
     for (int h = 0; h < heads; ++h) {
       if (lists == 1 && h > 0) {

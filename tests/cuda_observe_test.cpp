@@ -130,8 +130,8 @@ TEST(CudaObserve, LogSumExpsGiveTheHostsScores) {
   }
 }
 
-/// A query of NaN gives NaN and no mass; the others of its call are as if it were not there.
-TEST(CudaObserve, ANaNQueryGivesNoMass) {
+/// A query of NaN gets NaN and gives no attention; the others of its call are as if it were not there.
+TEST(CudaObserve, ANaNQueryGivesNoAttention) {
   for (const int kept_logits : {0, 4}) {
     const buzz::Shape shape{4, 2, 64, 4};
     buzz::cuda::Batch batch;

@@ -50,12 +50,12 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
   std::vector<buzz::cuda::State> states(static_cast<std::size_t>(sequences));
   for (auto& state : states) state.now = lengths(random, protect, random.one_in(4) ? 3 : capacity);
   const std::size_t size = static_cast<std::size_t>(sequences * heads * capacity);
-  std::vector<double> scores(size), worth(2 * size, static_cast<double>(NAN));
+  std::vector<double> scores(size), importance(2 * size, static_cast<double>(NAN));
   std::vector<std::int32_t> kept(size, -7), picks(2 * size, -7);
   for (double& x : scores) x = score(random);
   buzz::cuda::Select kernel;
   kernel.scores = scores.data();
-  kernel.worth = worth.data();
+  kernel.importance = importance.data();
   kernel.picks = picks.data();
   kernel.sequences = sequences;
   kernel.step.kept = kept.data();
@@ -74,8 +74,8 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
       const buzz::Regions r = now.regions(protect);
       const std::int32_t* got = kept.data() + (s * lists + list) * capacity;
       const buzz::cuda::Lengths then = evicted(now, protect, rule);
-      if (!select.due(r)) {
-        ASSERT_EQ(got[0], -7) << "not due";
+      if (!select.should_evict(r)) {
+        ASSERT_EQ(got[0], -7) << "no eviction";
         ASSERT_EQ(then.rows, now.rows);
         continue;
       }
@@ -87,7 +87,7 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
         }
       std::vector<std::int32_t> middle(its.size()), picked(its.size());
       int forgotten = select.forgotten(r.hive);
-      int count = select.pass(its.data(), r.hive, r.fresh, 0, middle.data());
+      int count = select.pass(its.data(), r.hive, r.unfiltered, 0, middle.data());
       std::vector<double> left(its.size());
       while (select.again(count)) {
         for (int i = 0; i < count; ++i)
@@ -100,7 +100,7 @@ void expect_same_rows(Random& random, const typename Select::Options& options) {
       ASSERT_EQ(then.hive, count);
       ASSERT_EQ(then.rows, r.sink + count + r.window);
       ASSERT_EQ(then.next, now.next);
-      ASSERT_EQ(rule.forgotten(r.hive, r.fresh), forgotten);
+      ASSERT_EQ(rule.forgotten(r.hive, r.unfiltered), forgotten);
       for (int i = 0; i < then.rows; ++i) {
         const int want = i < r.sink           ? i
                          : i < r.sink + count ? r.sink + middle[static_cast<std::size_t>(i - r.sink)]
@@ -145,9 +145,9 @@ TEST(CudaSelect, TopKKeepsTheHostsRows) {
 TEST(CudaSelect, StreamingKeepsSinkAndWindow) {
   Random random(3);
   for (int run = 0; run < 50; ++run) {
-    buzz::Nothing::Options o;
+    buzz::KeepNone::Options o;
     o.threshold = random.in(0, 9);
-    expect_same_rows<buzz::Nothing>(random, o);
+    expect_same_rows<buzz::KeepNone>(random, o);
     ASSERT_FALSE(HasFatalFailure()) << "run " << run;
   }
 }
@@ -156,14 +156,14 @@ TEST(CudaSelect, StreamingKeepsSinkAndWindow) {
 std::vector<std::int32_t> best(int heavy, const std::vector<double>& scores, const std::vector<std::int32_t>& positions,
                                buzz::AttentionKind kind = buzz::AttentionKind::accumulated, float fade = 0) {
   const int rows = static_cast<int>(scores.size());
-  std::vector<double> worth(2 * scores.size());
+  std::vector<double> importance(2 * scores.size());
   std::vector<std::int32_t> at = positions, kept(scores.size()), picks(2 * scores.size());
   buzz::cuda::State state;
   state.now = {rows, 0, positions.empty() ? rows : positions.back() + 1};
   buzz::cuda::Select kernel;
   kernel.scores = scores.data();
   kernel.fade = fade;
-  kernel.worth = worth.data();
+  kernel.importance = importance.data();
   kernel.picks = picks.data();
   kernel.step.positions = at.data();
   kernel.step.kept = kept.data();

@@ -276,7 +276,7 @@ TEST(FromDlpack, IsEvictedInPlace) {
   Theirs t;
   t.shape[0] = 1;
   t.shape[1] = 6;
-  buzz::Keep keep(1, 6);
+  buzz::KeptRows keep(1, 6);
   keep.begin(6, 2);
   keep.list(0)[0] = 1;
   keep.list(0)[1] = 4;

@@ -75,9 +75,9 @@ TEST(RequireAtLeast, AllowsTheLeast) {
 }
 
 TEST(RequireEqual, SaysWhatItHasToAgreeWith) {
-  EXPECT_EQ(text_of([] { buzz::require_equal("mass.shape[2]", 5, 5, "rows"); }), kNothing);
-  EXPECT_EQ(text_of([] { buzz::require_equal("mass.shape[2]", 4, 5, "rows"); }),
-            "buzz: mass.shape[2] = 4, allowed: 5 (rows)");
+  EXPECT_EQ(text_of([] { buzz::require_equal("sums.shape[2]", 5, 5, "rows"); }), kNothing);
+  EXPECT_EQ(text_of([] { buzz::require_equal("sums.shape[2]", 4, 5, "rows"); }),
+            "buzz: sums.shape[2] = 4, allowed: 5 (rows)");
 }
 
 TEST(RequireRoom, IsFullOnlyForWhatAnEmptyCacheWouldTake) {

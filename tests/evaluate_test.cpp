@@ -140,8 +140,8 @@ TEST(SizedPolicy, FillsTheBudgetFromOneCall) {
   const auto& o = *filled.select.as<buzz::Segments::Options>();
   EXPECT_EQ(o.stride, 0);
   EXPECT_GE(o.chunk, 8);
-  const int fresh = 1000 - 4 - 93;
-  EXPECT_EQ((fresh * o.keep + o.chunk - 1) / o.chunk, 371);
+  const int unfiltered = 1000 - 4 - 93;
+  EXPECT_EQ((unfiltered * o.keep + o.chunk - 1) / o.chunk, 371);
   EXPECT_EQ(sized("beehive:fill=8"), sized("beehive")) << "which is read in chunks";
   EXPECT_EQ(sized("beehive:fill=0", whole), sized("beehive", whole));
 }

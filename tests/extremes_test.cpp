@@ -158,8 +158,8 @@ class Options : public testing::Test {
 using Policies =
     testing::Types<typed::Beehive, typed::Strided, typed::DiverseBeehive, typed::KeyValueBeehive, typed::HeavyHitter,
                    typed::KeyDiff, typed::KeyOutliers, typed::Tova, typed::SnapKv, typed::Streaming, typed::Full,
-                   typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>,
-                   typed::Policy<typed::Given, buzz::TopK>>;
+                   typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>,
+                   typed::Policy<typed::UserScores, buzz::TopK>>;
 TYPED_TEST_SUITE(Options, Policies);
 
 TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
@@ -179,8 +179,8 @@ TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
     this->whole("heavy", &Given::heavy);
     this->whole("threshold", &Given::threshold);
   }
-  if constexpr (std::is_base_of<buzz::Nothing::Options, Given>::value) this->whole("threshold", &Given::threshold);
-  if constexpr (std::is_base_of<buzz::Everything::Options, Given>::value) this->whole("capacity", &Given::capacity);
+  if constexpr (std::is_base_of<buzz::KeepNone::Options, Given>::value) this->whole("threshold", &Given::threshold);
+  if constexpr (std::is_base_of<buzz::KeepAll::Options, Given>::value) this->whole("capacity", &Given::capacity);
   if constexpr (std::is_base_of<buzz::AttentionSumOptions, Given>::value) {
     this->real("decay", &Given::decay);
     this->name("attention", &Given::attention);
@@ -350,14 +350,14 @@ TEST(Extremes, OfBudgets) {
 
 /// What is refused leaves scores that go on as if it had not been asked.
 template <class P>
-void refuses_masses(buzz::AttentionKind kind) {
+void refuses_sums(buzz::AttentionKind kind) {
   typename P::Options o = P::Options::for_rows(24, 1);
   if constexpr (std::is_base_of<buzz::AttentionSumOptions, typename P::Options>::value) o.attention = kind;
   P asked(o, 1, 4), spared(o, 1, 4);
   const auto feed = [](P& p) {
     p.append(4);
-    const std::vector<float> mass(static_cast<std::size_t>(4 * p.rows()), 0.25f);
-    p.observe_mass(buzz::View<const float>(mass.data(), 4, 1, p.rows()));
+    const std::vector<float> sums(static_cast<std::size_t>(4 * p.rows()), 0.25f);
+    p.observe_sums(buzz::View<const float>(sums.data(), 4, 1, p.rows()));
   };
   const auto bytes = [](P& p) {
     std::stringstream file;
@@ -368,12 +368,12 @@ void refuses_masses(buzz::AttentionKind kind) {
   feed(asked), feed(spared);
   for (const double bad : {kNan, kInf, -kInf, -1.0, 3e38})
     for (const std::size_t at : {std::size_t{0}, std::size_t{7}, std::size_t{15}}) {
-      std::vector<float> mass(16, 0.25f);
-      mass[at] = static_cast<float>(bad);
-      EXPECT_EQ(fate([&] { asked.observe_mass(buzz::View<const float>(mass.data(), 4, 1, 4)); }), "mass") << bad;
+      std::vector<float> sums(16, 0.25f);
+      sums[at] = static_cast<float>(bad);
+      EXPECT_EQ(fate([&] { asked.observe_sums(buzz::View<const float>(sums.data(), 4, 1, 4)); }), "sums") << bad;
       if (!std::isfinite(bad)) continue;
-      mass[0] = static_cast<float>(bad);  // which every query sees
-      EXPECT_EQ(fate([&] { asked.observe(buzz::View<const float>(mass.data(), 1, 4, 4)); }), "probabilities") << bad;
+      sums[0] = static_cast<float>(bad);  // which every query sees
+      EXPECT_EQ(fate([&] { asked.observe(buzz::View<const float>(sums.data(), 1, 4, 4)); }), "probabilities") << bad;
     }
   EXPECT_EQ(bytes(asked), bytes(spared));
   for (int i = 0; i < 9; ++i) {
@@ -383,19 +383,19 @@ void refuses_masses(buzz::AttentionKind kind) {
   EXPECT_EQ(bytes(asked), bytes(spared));
 }
 
-TEST(Extremes, OfMasses) {
+TEST(Extremes, OfSums) {
   for (const auto kind : {buzz::AttentionKind::accumulated, buzz::AttentionKind::latest, buzz::AttentionKind::mean,
                           buzz::AttentionKind::newest, buzz::AttentionKind::largest, buzz::AttentionKind::decayed})
-    refuses_masses<typed::Beehive>(kind);
-  refuses_masses<typed::SnapKv>({});
-  refuses_masses<typed::Tova>(buzz::AttentionKind::newest);
+    refuses_sums<typed::Beehive>(kind);
+  refuses_sums<typed::SnapKv>({});
+  refuses_sums<typed::Tova>(buzz::AttentionKind::newest);
 }
 
 TEST(Extremes, OfProbabilitiesThatAreNotSeen) {
   typed::HeavyHitter p(typed::HeavyHitter::Options::for_rows(24, 2), 1, 2);
   p.append(2);
-  const std::vector<float> mass = {1, -5, 0.5f, 0.5f};  // the first query does not see the second row
-  p.observe(buzz::View<const float>(mass.data(), 1, 2, 2));
+  const std::vector<float> sums = {1, -5, 0.5f, 0.5f};  // the first query does not see the second row
+  p.observe(buzz::View<const float>(sums.data(), 1, 2, 2));
   EXPECT_EQ(p.scores(0)[1], 0.5);
 }
 
@@ -473,7 +473,7 @@ TEST(Extremes, OfStreamsOnTheDevice) {
 }
 
 TEST(Extremes, OfSavedScores) {
-  using P = typed::Policy<typed::Mass, buzz::TopK>;
+  using P = typed::Policy<typed::AttentionSum, buzz::TopK>;
   const P::Options o = P::Options::for_rows(24, 1);
   P policy(o, 1, 4);
   policy.append(1);

@@ -186,7 +186,7 @@ inline void llama_memory_seq_add(Memory* m, int, int p0, int p1, int by) {
     if (c.position >= p0 && (p1 < 0 || c.position < p1)) c.position += by;
 }
 
-/// Of the used cells in order their positions and keys as they are: a shift that is due is lost.
+/// Of the used cells in order their positions and keys as they are: a shift that is pending is lost.
 inline std::size_t llama_state_seq_get_size(Context* c, int) { return static_cast<std::size_t>(c->used()) * 8; }
 inline std::size_t llama_state_seq_get_data(Context* c, std::uint8_t* out, std::size_t size, int) {
   std::vector<std::int32_t> all;

@@ -160,9 +160,9 @@ TEST(ForkOfAPolicy, LivesApart) {
   const std::vector<float> ones(40, 1.f);
   const auto step = [&](typed::Beehive& p, float weight) {
     p.append(4);
-    std::vector<float> mass(ones.begin(), ones.begin() + p.rows());
-    for (std::size_t i = 0; i < mass.size(); i += 3) mass[i] = weight;
-    p.observe_mass(buzz::view(mass, 1, 1, p.rows()));
+    std::vector<float> sums(ones.begin(), ones.begin() + p.rows());
+    for (std::size_t i = 0; i < sums.size(); i += 3) sums[i] = weight;
+    p.observe_sums(buzz::view(sums, 1, 1, p.rows()));
     p.select();
   };
   for (int i = 0; i < 5; ++i) step(original, 2);

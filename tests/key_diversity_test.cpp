@@ -17,7 +17,7 @@ using Diverse = typed::Policy<typed::KeyDiversity, buzz::TopK>;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 
-static_assert(Diverse::needs_rows && !Diverse::needs_mass, "diversity asks for K and V, not for probabilities");
+static_assert(Diverse::needs_kv && !Diverse::needs_attention, "diversity asks for K and V, not for probabilities");
 
 /// The `heavy` rows of a head that are kept of `rows`, where nothing is protected. keys: [heads, rows, dim].
 template <class T>
@@ -28,7 +28,7 @@ std::vector<Rows> kept(const std::vector<T>& keys, int heads, int rows, int heav
   Diverse policy(o, heads, rows);
   policy.append(rows);
   const auto view = buzz::view(keys, heads, rows, static_cast<int>(keys.size()) / (heads * rows));
-  const buzz::Keep& keep = policy.select(view, view);
+  const buzz::KeptRows& keep = policy.select(view, view);
   std::vector<Rows> result;
   for (int h = 0; h < heads; ++h) result.emplace_back(keep.rows(h).begin(), keep.rows(h).end());
   return result;
@@ -64,10 +64,10 @@ std::vector<double> diversity(const T* keys, int rows, int dim) {
 }
 
 /// The `count` highest, ascending; `gap`: how clear the choice was.
-Rows highest(const std::vector<double>& worth, int count, double* gap) {
-  Rows order(worth.size());
+Rows highest(const std::vector<double>& importance, int count, double* gap) {
+  Rows order(importance.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto at = [&](int r) { return worth[static_cast<std::size_t>(r)]; };
+  const auto at = [&](int r) { return importance[static_cast<std::size_t>(r)]; };
   std::sort(order.begin(), order.end(), [&](int a, int b) { return at(a) > at(b); });
   *gap = at(order[static_cast<std::size_t>(count) - 1]) - at(order[static_cast<std::size_t>(count)]);
   order.resize(static_cast<std::size_t>(count));
@@ -144,7 +144,7 @@ TEST(KeyDiversity, MeansOverProtectedRowsToo) {
   // The middle holds (1, 0) and (0, 1); sink and window make the mean lie along (0, 1).
   const Values keys = {0, 1, /**/ 0, 1, /**/ 0, 1, /**/ 0, 1, /**/ 1, 0, /**/ 0, 1};
   const auto view = buzz::view(keys, 1, 6, 2);
-  const buzz::Keep& keep = policy.select(view, view);
+  const buzz::KeptRows& keep = policy.select(view, view);
   EXPECT_EQ(Rows(keep.rows(0).begin(), keep.rows(0).end()), (Rows{0, 1, 2, 4, 5}));
 }
 
@@ -157,7 +157,7 @@ TEST(KeyDiversity, ReadsAStridedView) {
   // Token-major, [rows 3, heads 2, dim 1 of 2].
   const Values keys = {1, 99, -5, 99, /**/ 1, 99, 5, 99, /**/ -1, 99, 5, 99};
   const View<const float> view(keys.data(), 2, 3, 1, 2, 4);
-  const buzz::Keep& keep = policy.select(view, view);
+  const buzz::KeptRows& keep = policy.select(view, view);
   EXPECT_EQ(keep.rows(0)[0], 2);
   EXPECT_EQ(keep.rows(1)[0], 0);
 }
@@ -178,7 +178,7 @@ Rows kept_by(buzz::Unlike unlike, buzz::MeanOver over, const Values& keys, int r
   Diverse policy(o, 1, rows);
   policy.append(rows);
   const auto view = buzz::view(keys, 1, rows, static_cast<int>(keys.size()) / rows);
-  const buzz::Keep& keep = policy.select(view, view);
+  const buzz::KeptRows& keep = policy.select(view, view);
   return Rows(keep.rows(0).begin(), keep.rows(0).end());
 }
 

@@ -50,8 +50,8 @@ class Reference {
   Reference(const Context& c, bool closes) : c_(c), policy_(small<Policy>(), 1, 5), closes_(closes) {}
 
   void decode(int tokens) {
-    if (policy_.due()) {
-      const buzz::Keep& keep = policy_.select();
+    if (policy_.should_evict()) {
+      const buzz::KeptRows& keep = policy_.select();
       buzz::compact(keep, 0, buzz::view(positions_, 1, keep.from(), 1));
       positions_.resize(static_cast<std::size_t>(keep.size()));
       if (closes_) std::iota(positions_.begin(), positions_.end(), 0);
@@ -59,7 +59,7 @@ class Reference {
     const int old = policy_.rows();
     for (int i = 0; i < tokens; ++i) positions_.push_back(positions_.empty() ? 0 : positions_.back() + 1);
     policy_.append(tokens);
-    if constexpr (Policy::needs_mass) {
+    if constexpr (Policy::needs_attention) {
       std::vector<float> p;
       for (int layer = 0; layer < c_.layers; ++layer)
         for (int h = 0; h < c_.heads; ++h)

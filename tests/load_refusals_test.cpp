@@ -137,7 +137,7 @@ TEST(Load, NamesWhatIsOtherInThePolicy) {
   EXPECT_EQ(refuses(file_of<float, typed::Full>(small(Kind::full))), "score");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.sink = 3; })), "sink");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.window = 7; })), "window");
-  EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.mass = oracle::Mass::mean; })), "attention");
+  EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.attention = oracle::AttentionKind::mean; })), "attention");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.threshold = 19; })), "threshold");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.stride = 5; })), "stride");
   EXPECT_EQ(refuses(file_with([](Config& c) { c.oracle.keep = 2; })), "keep");
@@ -166,8 +166,9 @@ TEST(Load, NamesWhatIsOtherInOtherPolicies) {
   EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.queries = 4; }), "queries");
   EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.kernel = 5; }), "kernel");
   EXPECT_EQ(refuses_other<typed::SnapKv>(Kind::snap_kv, [](Config& c) { c.oracle.average = true; }), "pooling");
-  EXPECT_EQ(refuses_other<typed::Tova>(Kind::tova, [](Config& c) { c.oracle.mass = oracle::Mass::latest; }),
-            "attention");
+  EXPECT_EQ(
+      refuses_other<typed::Tova>(Kind::tova, [](Config& c) { c.oracle.attention = oracle::AttentionKind::latest; }),
+      "attention");
   EXPECT_EQ(refuses_other<typed::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.oracle.heavy = 11; }), "heavy");
   EXPECT_EQ(refuses_other<typed::HeavyHitter>(Kind::heavy_hitter, [](Config& c) { c.top_threshold = 19; }),
             "threshold");

@@ -55,9 +55,9 @@ buzz::Policy one_of_three(AttentionKind kind = AttentionKind::accumulated, float
 /// Eight more queries of which each gives a quarter to the second row of every head.
 void observe_the_second(Evictor& evictor) {
   const int heads = evictor.kv_heads();
-  std::vector<float> mass;
-  for (int h = 0; h < heads; ++h) mass.insert(mass.end(), {0, 0.25f});
-  for (int i = 0; i < 8; ++i) evictor.observe_mass(buzz::View<const float>(mass.data(), 1, heads, 2));
+  std::vector<float> sums;
+  for (int h = 0; h < heads; ++h) sums.insert(sums.end(), {0, 0.25f});
+  for (int i = 0; i < 8; ++i) evictor.observe_sums(buzz::View<const float>(sums.data(), 1, heads, 2));
 }
 
 /// Does the second row stay?
@@ -72,7 +72,7 @@ bool keeps_the_second(Evictor& evictor) {
 constexpr double kSums[] = {1 << 23, 1 << 24, 1 << 28, 1 << 30};
 constexpr int kTokens[] = {1 << 24, 1000000000, 2147483000};
 
-TEST(LongStream, AccumulatedMassGrowsOn) {
+TEST(LongStream, AccumulatedAttentionGrowsOn) {
   for (const double sum : kSums)
     for (const int tokens : kTokens) {
       Evictor evictor = after(tokens, sum, one_of_three());
@@ -92,15 +92,15 @@ TEST(LongStream, SoDoesItsMean) {
     Evictor evictor(one_of_three(AttentionKind::mean), 1, 1);
     Evictor::archive(evictor, state);
     // The first gives its seniority back, and the second gets as much again.
-    for (const std::vector<float>& mass : {std::vector<float>{0.25f, 0}, std::vector<float>{0, 0.25f}})
-      for (int i = 0; i < 8; ++i) evictor.observe_mass(buzz::View<const float>(mass.data(), 1, 1, 2));
+    for (const std::vector<float>& sums : {std::vector<float>{0.25f, 0}, std::vector<float>{0, 0.25f}})
+      for (int i = 0; i < 8; ++i) evictor.observe_sums(buzz::View<const float>(sums.data(), 1, 1, 2));
     evictor.append(1);
     evictor.select();
     EXPECT_EQ(evictor.positions(0)[0], 1) << sum << ": the same sum over a token less";
   }
 }
 
-TEST(LongStream, SoDoMassesOfOneListForAllHeads) {
+TEST(LongStream, SoDoSumsOfOneListForAllHeads) {
   for (const double sum : kSums) {
     Evictor evictor = after(1 << 30, sum, one_of_three(buzz::attention_sum(), buzz::Sharing::layer), 8);
     observe_the_second(evictor);
@@ -108,7 +108,7 @@ TEST(LongStream, SoDoMassesOfOneListForAllHeads) {
   }
 }
 
-TEST(LongStream, SoDoMassesMixedWithOtherScores) {
+TEST(LongStream, SoDoSumsWithOtherScores) {
   for (const double sum : kSums) {
     Evictor evictor = after(1 << 30, sum, one_of_three(buzz::sum(buzz::attention_sum(), buzz::value_norm())));
     observe_the_second(evictor);
@@ -116,7 +116,7 @@ TEST(LongStream, SoDoMassesMixedWithOtherScores) {
   }
 }
 
-TEST(LongStream, SoDoesMassThatFades) {
+TEST(LongStream, SoDoesAttentionThatFades) {
   for (const double sum : kSums) {
     Evictor evictor = after(1 << 30, sum, one_of_three(buzz::faded(buzz::attention_sum(), {0.01f})));
     observe_the_second(evictor);
@@ -124,7 +124,7 @@ TEST(LongStream, SoDoesMassThatFades) {
   }
 }
 
-TEST(LongStream, DecayedMassThatHardlyDecays) {
+TEST(LongStream, DecayedAttentionThatHardlyDecays) {
   Evictor evictor = after(1 << 30, 1 << 24, one_of_three(AttentionKind::decayed, 1 - 0x1p-24f));
   observe_the_second(evictor);
   EXPECT_TRUE(keeps_the_second(evictor));
@@ -134,11 +134,11 @@ TEST(LongStream, RollbackBringsEveryBitBack) {
   Evictor evictor(one_of_three(buzz::attention_sum(), buzz::Sharing::head, 9), 1, 1, 4);
   evictor.append(1);
   const float large = 0x1p30f, small = 0.25f;
-  evictor.observe_mass(buzz::View<const float>(&large, 1, 1, 1));
-  for (int i = 0; i < 3; ++i) evictor.observe_mass(buzz::View<const float>(&small, 1, 1, 1));
+  evictor.observe_sums(buzz::View<const float>(&large, 1, 1, 1));
+  for (int i = 0; i < 3; ++i) evictor.observe_sums(buzz::View<const float>(&small, 1, 1, 1));
   const std::vector<float> two = {0.25f, 0};
   evictor.append(1);
-  evictor.observe_mass(buzz::View<const float>(two.data(), 1, 1, 2));
+  evictor.observe_sums(buzz::View<const float>(two.data(), 1, 1, 2));
   EXPECT_EQ(static_cast<double>(evictor.scores(0)[0]), 0x1p30 + 1);
   evictor.rollback(1);
   EXPECT_EQ(static_cast<double>(evictor.scores(0)[0]), 0x1p30 + 0.75);

@@ -53,8 +53,8 @@ TEST(NoScore, HasNoScoresToShow) {
 }
 
 TEST(NoScore, AsksForNothing) {
-  EXPECT_FALSE(typed::Streaming::needs_mass);
-  EXPECT_FALSE(typed::Streaming::needs_rows);
+  EXPECT_FALSE(typed::Streaming::needs_attention);
+  EXPECT_FALSE(typed::Streaming::needs_kv);
 }
 
 }  // namespace

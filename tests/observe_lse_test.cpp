@@ -35,8 +35,8 @@ class Flash {
         Element element = Element::float32)
       : c_(with(c, log_base)),
         cache_(make_cache(element, c_, rope, max_rollback, library_attention(c_))),
-        turning_(oracle::turning_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
-        life_(stored_as(element, c_.oracle), turning_, max_rollback > 0),
+        rotation_(oracle::rotation_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
+        life_(stored_as(element, c_.oracle), rotation_, max_rollback > 0),
         text_(c.seed, amplitude) {}
 
   oracle::AnyCache& cache() { return *cache_; }
@@ -49,7 +49,7 @@ class Flash {
     queries_ = text_.queries(first, n, c_.oracle.query_heads, dim);
     cache_->append(buzz::view(k, n, heads, dim), buzz::view(v, n, heads, dim));
     life_.append(oracle::tokens_of(k, heads, dim), oracle::tokens_of(v, heads, dim));
-    if (!turning_.raw)
+    if (!rotation_.raw)
       for (int h = 0; h < heads; ++h) {
         const oracle::AnyCache::Rows stored = cache_->keys(h);
         for (std::size_t r = 0; r < stored.size(); ++r) life_.head(h)[r].key = stored[r].values;
@@ -76,7 +76,7 @@ class Flash {
       // Follow the library's choice: this is about sums.
       std::vector<oracle::Cache::Choice> choices;
       for (int h = 0; h < c_.oracle.kv_heads; ++h) {
-        choices.push_back(life_.choose(h, life_.worth(h)));
+        choices.push_back(life_.choose(h, life_.importance(h)));
         choices.back().kept.clear();
         const auto& before = life_.head(h);
         for (std::size_t r = 0; r < before.size(); ++r)
@@ -103,7 +103,7 @@ class Flash {
 
   Config c_;
   CachePtr cache_;
-  oracle::Turning turning_;
+  oracle::Rotation rotation_;
   Life life_;
   Text text_;
   std::vector<float> queries_;
@@ -156,9 +156,9 @@ TEST(ObserveLse, IsTheDirectSumsForEveryGroup) {
   }
 }
 
-TEST(ObserveLse, IsTheDirectSumsForLatestMass) {
+TEST(ObserveLse, IsTheDirectSumsForLatestAttention) {
   Config c = roomy();
-  c.oracle.mass = oracle::Mass::latest;
+  c.oracle.attention = oracle::AttentionKind::latest;
   sums_are_the_direct_ones(c, Rope{10000.0});
 }
 
@@ -195,7 +195,7 @@ TEST(ObserveLse, OfAQueryThatSawNothingGivesNothing) {
       EXPECT_TRUE(std::isfinite(spared.cache().scores(0)[r]));
       missing += flash.cache().scores(0)[r] - spared.cache().scores(0)[r];
     }
-    EXPECT_NEAR(missing, 1, 1e-5) << "one query's whole mass";
+    EXPECT_NEAR(missing, 1, 1e-5) << "one query's whole attention";
   }
 }
 

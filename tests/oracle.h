@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "oracle_worth.h"
+#include "oracle_importance.h"
 
 namespace oracle {
 
@@ -78,8 +78,8 @@ class Cache {
     Regions r;
     r.sink = std::min(rows(), o_.sink);
     r.hive = hive_;
-    r.fresh = std::max(0, rows() - r.sink - r.hive - o_.window);
-    r.window = rows() - r.sink - r.hive - r.fresh;
+    r.unfiltered = std::max(0, rows() - r.sink - r.hive - o_.window);
+    r.window = rows() - r.sink - r.hive - r.unfiltered;
     return r;
   }
 
@@ -102,7 +102,7 @@ class Cache {
     Row& row = head(h)[static_cast<std::size_t>(r)];
     row.key = key;
     row.value = value;
-    if (o_.raw_keys) row.turned_key = rotate(key, r, o_);
+    if (o_.raw_keys) row.rotated_key = rotate(key, r, o_);
   }
 
   /// Evictions leave the row of this position alone from now on, whether it is there or still to come.
@@ -149,26 +149,26 @@ class Cache {
           }
           heads_[h][r].received.push_back(sum);
           double& score = heads_[h][r].score;
-          if (o_.mass == Mass::newest || (o_.mass == Mass::latest && i == 0)) score = 0;
-          if (o_.mass == Mass::decayed) score *= o_.decay;
-          score = o_.mass == Mass::largest ? std::max(score, sum) : score + sum;
+          if (o_.attention == AttentionKind::newest || (o_.attention == AttentionKind::latest && i == 0)) score = 0;
+          if (o_.attention == AttentionKind::decayed) score *= o_.decay;
+          score = o_.attention == AttentionKind::largest ? std::max(score, sum) : score + sum;
         }
       }
     }
   }
   void observe() { observe(probabilities_); }
 
-  bool due() const {
+  bool should_evict() const {
     const Regions r = regions();
-    return o_.select != Select::everything && r.hive + r.fresh > o_.threshold;
+    return o_.select != Select::everything && r.hive + r.unfiltered > o_.threshold;
   }
 
   /// What the policy compares, [rows]; between sink and window alone it is of meaning.
-  std::vector<double> worth(int h) const {
-    if (!o_.shared) return own_worth(h);
+  std::vector<double> importance(int h) const {
+    if (!o_.shared) return own_importance(h);
     std::vector<double> sums(heads_[0].size(), 0.0);
     for (int head = 0; head < o_.kv_heads; ++head) {
-      const std::vector<double> own = own_worth(head);
+      const std::vector<double> own = own_importance(head);
       for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += own[r];
     }
     return sums;
@@ -182,25 +182,25 @@ class Cache {
   /// The rows of head h that an eviction by these scores leaves.
   Choice choose(int h, const std::vector<double>& scores) const {
     const Regions r = regions();
-    std::vector<int> hive, fresh;
+    std::vector<int> hive, unfiltered;
     Choice choice;
     choice.kept = range(0, r.sink);
-    for (int row : range(r.sink, r.hive + r.fresh))
+    for (int row : range(r.sink, r.hive + r.unfiltered))
       (head(h)[static_cast<std::size_t>(row)].pinned ? choice.kept
        : row < r.sink + r.hive                       ? hive
-                                                     : fresh)
+                                                     : unfiltered)
           .push_back(row);
-    const int pins = r.hive + r.fresh - static_cast<int>(hive.size() + fresh.size());
+    const int pins = r.hive + r.unfiltered - static_cast<int>(hive.size() + unfiltered.size());
     if (o_.select == Select::segments) {
       do {
         const std::vector<int> thinned = every(o_.hive_stride, hive);
-        hive = segments(scores, hive, fresh);
+        hive = segments(scores, hive, unfiltered);
         ++choice.passes;
-        fresh.clear();
+        unfiltered.clear();
         if (forgets()) choice.forgotten = thinned;
       } while (!o_.single_pass && static_cast<int>(hive.size()) + pins > o_.threshold);
     } else if (o_.select == Select::heaviest) {
-      add(fresh, hive);
+      add(unfiltered, hive);
       hive = best(scores, hive, std::min(o_.heavy - pins, static_cast<int>(hive.size())));
     } else {
       hive.clear();
@@ -229,11 +229,11 @@ class Cache {
     hive_ = rows() - r.sink - r.window;
   }
 
-  /// One call's end: evicts by its own scores when due. Returns whether it did.
+  /// One call's end: evicts by its own scores where it should. Returns whether it did.
   bool evict() {
-    if (!due()) return false;
+    if (!should_evict()) return false;
     std::vector<Choice> choices;
-    for (int h = 0; h < o_.kv_heads; ++h) choices.push_back(choose(h, worth(h)));
+    for (int h = 0; h < o_.kv_heads; ++h) choices.push_back(choose(h, importance(h)));
     evict(choices);
     return true;
   }
@@ -256,20 +256,22 @@ class Cache {
 
   /// One pass of the beehive.
   std::vector<int> segments(const std::vector<double>& scores, const std::vector<int>& hive,
-                            const std::vector<int>& fresh) const {
+                            const std::vector<int>& unfiltered) const {
     if (o_.hive == Hive::together) {
       std::vector<int> both = hive;
-      add(fresh, both);
+      add(unfiltered, both);
       return best_of_chunks(scores, both, o_.chunk_rows(), o_.keep);
     }
     std::vector<int> kept = o_.hive == Hive::first ? every(o_.hive_stride, hive)
                                                    : best_of_chunks(scores, hive, o_.keep * o_.hive_stride, o_.keep);
-    add(best_of_chunks(scores, fresh, o_.chunk_rows(), o_.keep), kept);
+    add(best_of_chunks(scores, unfiltered, o_.chunk_rows(), o_.keep), kept);
     return kept;
   }
 
   /// The authors' code sets the scores of the sink and of the thinned hive to 0.
-  bool forgets() const { return o_.score == Score::mass && o_.select == Select::segments && o_.hive == Hive::first; }
+  bool forgets() const {
+    return o_.score == Score::attention && o_.select == Select::segments && o_.hive == Hive::first;
+  }
 
   /// What a query that sees the first `visible` rows gives to each row; 0 to the others.
   std::vector<double> softmax(const Vector& query, const std::vector<Row>& rows_seen, std::size_t visible) const {
@@ -284,19 +286,20 @@ class Cache {
     return p;
   }
 
-  const Vector& read_key(const Row& row) const { return o_.raw_keys ? row.turned_key : row.key; }
+  const Vector& read_key(const Row& row) const { return o_.raw_keys ? row.rotated_key : row.key; }
 
   /// The key of a row at this place, as the cache stores it.
   void place_key(Row& row, int place) const {
     const int position = o_.rope_compact ? place : row.position;
     row.key = o_.raw_keys ? row.raw_key : rotate(row.raw_key, position, o_);
     for (double& x : row.key) x = o_.stored(x);
-    if (o_.raw_keys) row.turned_key = rotate(row.key, position, o_);
+    if (o_.raw_keys) row.rotated_key = rotate(row.key, position, o_);
   }
 
-  std::vector<double> own_worth(int h) const {
+  std::vector<double> own_importance(int h) const {
     const Regions r = regions();
-    return oracle::worth(heads_[static_cast<std::size_t>(h)], r.sink, r.sink + r.hive + r.fresh, next_position_, o_);
+    return oracle::importance(heads_[static_cast<std::size_t>(h)], r.sink, r.sink + r.hive + r.unfiltered,
+                              next_position_, o_);
   }
 
   Options o_;

@@ -31,13 +31,13 @@ struct Statistics {
 
 constexpr double kTolerance = 3e-5;  // of float arithmetic, relative; ten times what was measured
 
-/// The choice must be the oracle's. Where it is not, float rounding may have turned a near tie: then giving the rows
+/// The choice must be the oracle's. Where it is not, float rounding may have tipped a near tie: then giving the rows
 /// that the library kept as much more must make the oracle choose them too.
-inline bool same_choice(const Cache& cache, int h, const Config& c, const std::vector<double>& worth,
+inline bool same_choice(const Cache& cache, int h, const Config& c, const std::vector<double>& importance,
                         const std::vector<int>& kept, Cache::Choice* choice) {
   if (choice->kept == kept) return true;
   expect(c.kind != Kind::given && c.kind != Kind::strided, "kept rows, where scores are exact");
-  std::vector<double> nudged = worth;
+  std::vector<double> nudged = importance;
   for (int row : kept) {
     double& score = nudged[static_cast<std::size_t>(row)];
     score += looks_at_rows(c.kind) ? kTolerance : kTolerance * score;
@@ -102,7 +102,7 @@ class Comparison {
     compare_outputs(oracle_.attend(tokens_of(q, o_.query_heads, o_.head_dim)), out, rounding);
 
     steps_->observe();
-    if ((o_.score == Score::mass || o_.score == Score::recent) && n > 0) oracle_.observe();
+    if ((o_.score == Score::attention || o_.score == Score::recent) && n > 0) oracle_.observe();
     compare_scores();
 
     compare_rows(evict() ? 0 : oracle_.rows());
@@ -140,7 +140,7 @@ class Comparison {
     const Regions r = oracle_.regions();
     expect(steps_->rows() == oracle_.rows(), "rows");
     expect(steps_->rows() <= steps_->capacity(), "rows past the capacity");
-    expect(steps_->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+    expect(steps_->regions() == (buzz::Regions{r.sink, r.hive, r.unfiltered, r.window}), "regions");
     expect(steps_->next_position() == oracle_.next_position(), "next_position");
     for (int h = 0; h < o_.kv_heads; ++h) {
       const auto positions = steps_->positions(h);
@@ -159,13 +159,13 @@ class Comparison {
   }
 
   void compare_key(const AnyCache::Stored& key, const Row& row) const {
-    const bool turned = o_.rope_base != 0 && !o_.raw_keys;
+    const bool rotated = o_.rope_base != 0 && !o_.raw_keys;
     // Rounding is relative to an element's size, and a rotation mixes two; each move of a compact key rounds once more.
-    const double roundings = 1 + (o_.rope_compact && turned ? row.moves : 0), most = largest(row.raw_key);
-    double tolerance = turned ? 2.5 * roundings * epsilon(element_) * most : 0;
+    const double roundings = 1 + (o_.rope_compact && rotated ? row.moves : 0), most = largest(row.raw_key);
+    double tolerance = rotated ? 2.5 * roundings * epsilon(element_) * most : 0;
     if (element_ == Element::int8) {
       expect(key.scale <= 1.5 * most / 127, "a scale that wastes bits");
-      tolerance = roundings * (turned ? 1 : 0.501) * key.scale;
+      tolerance = roundings * (rotated ? 1 : 0.501) * key.scale;
     }
     for (std::size_t d = 0; d < row.key.size(); ++d) expect(std::fabs(key.values[d] - row.key[d]) <= tolerance, "key");
   }
@@ -196,35 +196,36 @@ class Comparison {
   }
 
   void compare_scores() const {
-    const bool kept = o_.score == Score::mass || o_.score == Score::given;
+    const bool kept = o_.score == Score::attention || o_.score == Score::given;
     for (int h = 0; h < o_.kv_heads; ++h) {
       const auto scores = steps_->scores(h);
       expect(scores.size == (kept ? oracle_.rows() : 0), "count of scores");
       for (int i = 0; i < scores.size; ++i) {
         const double x = oracle_.head(h)[static_cast<std::size_t>(i)].score, got = static_cast<double>(scores[i]);
-        const bool same = std::isfinite(x) && o_.score == Score::mass ? std::fabs(got - x) <= kTolerance * x
-                                                                      : got == x || (std::isnan(got) && std::isnan(x));
+        const bool same = std::isfinite(x) && o_.score == Score::attention
+                              ? std::fabs(got - x) <= kTolerance * x
+                              : got == x || (std::isnan(got) && std::isnan(x));
         expect(same, "score");
       }
     }
   }
 
   bool evict() {
-    const bool due = oracle_.due();
-    std::vector<std::vector<double>> worth;
+    const bool evicts = oracle_.should_evict();
+    std::vector<std::vector<double>> importance;
     std::vector<Cache::Choice> choices;
-    for (int h = 0; h < o_.kv_heads && due; ++h) {
-      worth.push_back(oracle_.worth(h));
-      choices.push_back(oracle_.choose(h, worth.back()));
+    for (int h = 0; h < o_.kv_heads && evicts; ++h) {
+      importance.push_back(oracle_.importance(h));
+      choices.push_back(oracle_.choose(h, importance.back()));
     }
-    expect(steps_->evict() == due, "whether an eviction is due");
-    if (!due) return false;
+    expect(steps_->evict() == evicts, "whether it evicts");
+    if (!evicts) return false;
     ++statistics_->evictions;
     ++statistics_->evictions_of[static_cast<int>(c_.kind)];
     statistics_->repeated_passes += choices[0].passes > 1;
     bool exact = true;
     for (int h = 0; h < o_.kv_heads; ++h)
-      exact &= same_choice(oracle_, h, c_, worth[static_cast<std::size_t>(h)], kept_rows(h),
+      exact &= same_choice(oracle_, h, c_, importance[static_cast<std::size_t>(h)], kept_rows(h),
                            &choices[static_cast<std::size_t>(h)]);
     statistics_->near_ties += !exact;
     oracle_.evict(choices);

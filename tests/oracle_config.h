@@ -90,8 +90,8 @@ inline std::string describe(const Config& c) {
   s << "seed " << c.seed << " kind " << static_cast<int>(c.kind) << " heads " << o.query_heads << "/" << o.kv_heads
     << " dim " << o.head_dim << " sink " << o.sink << " window " << o.window << " threshold " << o.threshold
     << " stride " << o.stride << " keep " << o.keep << " chunk " << o.chunk << " hive_stride " << c.hive_stride
-    << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " mass "
-    << static_cast<int>(o.mass) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
+    << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " attention "
+    << static_cast<int>(o.attention) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
     << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " queries " << o.queries
     << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
     << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
@@ -113,7 +113,7 @@ inline void set_kind(Config* c) {
   if (k == Kind::snap_kv) o.score = Score::recent;
   if (k == Kind::given) o.score = Score::given;
   o.shared = k == Kind::tova || k == Kind::key_outliers;
-  if (k == Kind::tova) o.mass = Mass::newest;
+  if (k == Kind::tova) o.attention = AttentionKind::newest;
   if (k == Kind::key_diff) o.unlike = Unlike::direction;
   if (k != Kind::key_outliers) o.fade = 0;
 }
@@ -123,7 +123,8 @@ inline void draw_policy(Random& r, Config* c) {
   o.sink = r.in(0, 6);
   o.window = r.in(0, 8);
   o.threshold = r.one_in(4) ? r.in(1, 3) : r.in(1, 24);
-  o.mass = r.of({Mass::accumulated, Mass::mean, Mass::latest, Mass::newest, Mass::largest, Mass::decayed});
+  o.attention = r.of({AttentionKind::accumulated, AttentionKind::mean, AttentionKind::latest, AttentionKind::newest,
+                      AttentionKind::largest, AttentionKind::decayed});
   o.decay = r.of({0.5, 0.875});
   o.unlike = r.of({Unlike::cosine, Unlike::direction, Unlike::distance});
   o.mean_over_middle = r.one_in(2);
@@ -227,14 +228,14 @@ typename P::Options library_options(const Config& c) {
   O result;
   result.sink = o.sink;
   result.window = o.window;
-  if constexpr (std::is_base_of<typed::Mass::Options, O>::value) {
-    result.attention = o.mass == Mass::accumulated ? buzz::AttentionKind::accumulated
-                       : o.mass == Mass::mean      ? buzz::AttentionKind::mean
-                       : o.mass == Mass::latest    ? buzz::AttentionKind::latest
-                       : o.mass == Mass::newest    ? buzz::AttentionKind::newest
-                       : o.mass == Mass::largest   ? buzz::AttentionKind::largest
-                                                   : buzz::AttentionKind::decayed;
-    if (o.mass == Mass::decayed) result.decay = static_cast<float>(o.decay);
+  if constexpr (std::is_base_of<typed::AttentionSum::Options, O>::value) {
+    result.attention = o.attention == AttentionKind::accumulated ? buzz::AttentionKind::accumulated
+                       : o.attention == AttentionKind::mean      ? buzz::AttentionKind::mean
+                       : o.attention == AttentionKind::latest    ? buzz::AttentionKind::latest
+                       : o.attention == AttentionKind::newest    ? buzz::AttentionKind::newest
+                       : o.attention == AttentionKind::largest   ? buzz::AttentionKind::largest
+                                                                 : buzz::AttentionKind::decayed;
+    if (o.attention == AttentionKind::decayed) result.decay = static_cast<float>(o.decay);
   }
   if constexpr (std::is_base_of<typed::KeyDiversity::Options, O>::value) {
     result.unlike = o.unlike == Unlike::cosine      ? buzz::Unlike::cosine
@@ -243,7 +244,7 @@ typename P::Options library_options(const Config& c) {
     result.mean_over = o.mean_over_middle ? buzz::MeanOver::middle : buzz::MeanOver::all;
   }
   if constexpr (std::is_same<typed::KeyValueBeehive::Options, O>::value) result.weight = static_cast<float>(o.weight);
-  if constexpr (std::is_base_of<typed::RecentMass::Options, O>::value) {
+  if constexpr (std::is_base_of<typed::RecentAttention::Options, O>::value) {
     result.queries = o.queries;
     result.kernel = o.kernel;
     result.pooling = o.average ? buzz::Pooling::average : buzz::Pooling::max;
@@ -263,8 +264,8 @@ typename P::Options library_options(const Config& c) {
     result.heavy = o.heavy;
     result.threshold = c.top_threshold;
   }
-  if constexpr (std::is_base_of<buzz::Nothing::Options, O>::value) result.threshold = o.threshold;
-  if constexpr (std::is_base_of<buzz::Everything::Options, O>::value) result.capacity = std::max(1, c.tokens());
+  if constexpr (std::is_base_of<buzz::KeepNone::Options, O>::value) result.threshold = o.threshold;
+  if constexpr (std::is_base_of<buzz::KeepAll::Options, O>::value) result.capacity = std::max(1, c.tokens());
   if constexpr (std::is_same<typed::KeyOutliers::Options, O>::value)
     result.fade = static_cast<float>(o.fade * result.most_rows(c.max_chunk));
   return result;
@@ -290,7 +291,7 @@ inline buzz::Policy library_policy(const Config& c) {
     case Kind::diverse:
       return of(Type<typed::DiverseBeehive>());
     case Kind::given:
-      return of(Type<typed::Policy<typed::Given, buzz::Segments>>());
+      return of(Type<typed::Policy<typed::UserScores, buzz::Segments>>());
     case Kind::tova:
       return of(Type<typed::Tova>());
     case Kind::key_diff:

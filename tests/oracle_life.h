@@ -10,7 +10,7 @@
 namespace oracle {
 
 /// Rotary positions by a table of frequencies.
-struct Turning {
+struct Rotation {
   std::vector<double> frequencies;  // [dims / 2], radians a position; empty: nothing is rotated
   double factor = 1;                // what is rotated is multiplied by it
   bool halves = false;              // pairs (i, i + dims / 2), else (2i, 2i + 1)
@@ -18,7 +18,7 @@ struct Turning {
   bool raw = false;                 // keys are stored as they come, and rotated where they are used
 };
 
-inline Vector turn(Vector x, double position, const Turning& t) {
+inline Vector rotated_to(Vector x, double position, const Rotation& t) {
   const std::size_t half = t.frequencies.size();
   for (std::size_t i = 0; i < half; ++i) {
     const double cosine = t.factor * std::cos(position * t.frequencies[i]);
@@ -34,19 +34,19 @@ inline Vector turn(Vector x, double position, const Turning& t) {
 
 class Life {
  public:
-  /// The rotation is `turning` alone; `remembers`: rollback() will be asked for.
-  explicit Life(const Options& options, const Turning& turning = {}, bool remembers = false)
-      : o_(unturned(options, turning)), turning_(turning), remembers_(remembers), cache_(o_) {}
+  /// It rotates by `rotation` alone; `keeps_history`: rollback() will be asked for.
+  explicit Life(const Options& options, const Rotation& rotation = {}, bool keeps_history = false)
+      : o_(unrotated(options, rotation)), rotation_(rotation), keeps_history_(keeps_history), cache_(o_) {}
 
   int rows() const { return cache_.rows(); }
   int next_position() const { return cache_.next_position(); }
   Regions regions() const { return cache_.regions(); }
   std::vector<Row>& head(int h) { return cache_.head(h); }
-  bool due() const { return cache_.due(); }
-  std::vector<double> worth(int h) const { return cache_.worth(h); }
+  bool should_evict() const { return cache_.should_evict(); }
+  std::vector<double> importance(int h) const { return cache_.importance(h); }
 
   void append(const Tokens& keys, const Tokens& values) {
-    if (remembers_) history_.push_back({cache_, keys, values, {}, false});
+    if (keeps_history_) history_.push_back({cache_, keys, values, {}, false});
     const int first = rows();
     cache_.append(keys, values);
     place(first);
@@ -54,19 +54,19 @@ class Life {
   }
 
   Tokens attend(const Tokens& queries) {
-    if (remembers_) history_.back().queries = queries;
-    return cache_.attend(turned(queries));
+    if (keeps_history_) history_.back().queries = queries;
+    return cache_.attend(rotated(queries));
   }
 
   void observe() {
-    if (remembers_) history_.back().observed = true;
+    if (keeps_history_) history_.back().observed = true;
     cache_.observe();
   }
 
   /// Of the newest queries' logits, [tokens][query_heads].
   Matrix log_sum_exp(const Tokens& queries) {
     const int n = static_cast<int>(queries.size()), group = o_.query_heads / o_.kv_heads;
-    const Tokens all = turned(queries);
+    const Tokens all = rotated(queries);
     Matrix result(queries.size());
     for (int i = 0; i < n; ++i) {
       const int visible = rows() - n + i + 1;
@@ -74,7 +74,7 @@ class Life {
         double sum = 0;
         for (int r = 0; r < visible; ++r) {
           const Row& row = head(q / group)[static_cast<std::size_t>(r)];
-          const Vector& key = o_.raw_keys ? row.turned_key : row.key;
+          const Vector& key = o_.raw_keys ? row.rotated_key : row.key;
           double logit = dot(all[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], key) * o_.scale;
           if (o_.log_base != 0) logit *= std::log(visible) / std::log(o_.log_base);
           sum += std::exp(logit);
@@ -99,7 +99,7 @@ class Life {
 
   void evict(const std::vector<Cache::Choice>& choices) {
     cache_.evict(choices);
-    if (turning_.compact) place(0);
+    if (rotation_.compact) place(0);
     history_.clear();
   }
 
@@ -126,10 +126,10 @@ class Life {
     bool observed;
   };
 
-  static Options unturned(Options o, const Turning& turning) {
+  static Options unrotated(Options o, const Rotation& rotation) {
     o.rope_base = 0;
     o.rope_compact = false;
-    o.raw_keys = turning.raw && !turning.frequencies.empty();
+    o.raw_keys = rotation.raw && !rotation.frequencies.empty();
     return o;
   }
   static Tokens first_of(const Tokens& all, int count) { return Tokens(all.begin(), all.begin() + count); }
@@ -140,28 +140,28 @@ class Life {
 
   /// Rotates the keys of rows from `first` on to where they are.
   void place(int first) {
-    if (turning_.frequencies.empty()) return;
+    if (rotation_.frequencies.empty()) return;
     for (int h = 0; h < o_.kv_heads; ++h) {
       for (int i = first; i < rows(); ++i) {
         Row& row = head(h)[static_cast<std::size_t>(i)];
-        const int position = turning_.compact ? i : row.position;
-        row.key = turning_.raw ? row.raw_key : turn(row.raw_key, position, turning_);
+        const int position = rotation_.compact ? i : row.position;
+        row.key = rotation_.raw ? row.raw_key : rotated_to(row.raw_key, position, rotation_);
         for (double& x : row.key) x = o_.stored(x);
-        if (turning_.raw) row.turned_key = turn(row.key, position, turning_);
+        if (rotation_.raw) row.rotated_key = rotated_to(row.key, position, rotation_);
       }
     }
   }
 
-  Tokens turned(Tokens queries) const {
-    const int first = (turning_.compact ? rows() : next_position()) - static_cast<int>(queries.size());
+  Tokens rotated(Tokens queries) const {
+    const int first = (rotation_.compact ? rows() : next_position()) - static_cast<int>(queries.size());
     for (std::size_t i = 0; i < queries.size(); ++i)
-      for (Vector& q : queries[i]) q = turn(q, first + static_cast<int>(i), turning_);
+      for (Vector& q : queries[i]) q = rotated_to(q, first + static_cast<int>(i), rotation_);
     return queries;
   }
 
   Options o_;
-  Turning turning_;
-  bool remembers_;
+  Rotation rotation_;
+  bool keeps_history_;
   Cache cache_;
   std::set<int> pins_;
   std::vector<Call> history_;  // since the last eviction

@@ -19,7 +19,7 @@ oracle::Options options_of(const trace::Trace& t) {
   o.stride = t.stride;
   o.hive_stride = (t.stride + 1) / 2;
   o.single_pass = true;
-  if (t.policy == "buzz_fast") o.mass = oracle::Mass::latest;
+  if (t.policy == "buzz_fast") o.attention = oracle::AttentionKind::latest;
   if (t.policy == "buzz_no_max") o.score = oracle::Score::none;
   if (t.policy == "h2o") {
     o.select = oracle::Select::heaviest;
@@ -155,7 +155,7 @@ oracle::Cache scored(oracle::Options o, const std::vector<double>& scores) {
   return cache;
 }
 
-std::vector<int> kept(const oracle::Cache& cache) { return cache.choose(0, cache.worth(0)).kept; }
+std::vector<int> kept(const oracle::Cache& cache) { return cache.choose(0, cache.importance(0)).kept; }
 
 TEST(Oracle, TiesGoToTheLowestRowAndNanLoses) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -171,7 +171,8 @@ TEST(Oracle, KeepTakesTheBestOfWiderChunks) {
   EXPECT_EQ(kept(scored(o, {9, 8, 1, 1, 0, 5, 0, 6, 1, 3, 2})), (std::vector<int>{0, 1, 5, 7, 9, 10}));
 }
 
-/// Tokens left by two evictions; the second finds a hive of tokens 0 2 4 6, of which 4 is the heaviest, and 8 fresh.
+/// Tokens left by two evictions; the second finds a hive of tokens 0 2 4 6, of which 4 is the heaviest, and 8
+/// unfiltered.
 std::vector<int> left_by(oracle::Hive rule) {
   oracle::Options o = one_head(1);
   o.stride = 2;
@@ -200,11 +201,11 @@ TEST(Oracle, DiversityIsMinusTheCosineWithTheMeanKey) {
   oracle::Cache cache(o);
   const oracle::Tokens keys = {{{3, 0}}, {{0, 1}}, {{0, 0}}, {{1, 3}}};  // their mean is (1, 1)
   cache.append(keys, keys);
-  const std::vector<double> worth = cache.worth(0);
-  EXPECT_NEAR(worth[0], -std::sqrt(0.5), 1e-15);
-  EXPECT_NEAR(worth[1], -std::sqrt(0.5), 1e-15);
-  EXPECT_EQ(worth[2], 0);
-  EXPECT_NEAR(worth[3], -4 / std::sqrt(20.0), 1e-15);
+  const std::vector<double> importance = cache.importance(0);
+  EXPECT_NEAR(importance[0], -std::sqrt(0.5), 1e-15);
+  EXPECT_NEAR(importance[1], -std::sqrt(0.5), 1e-15);
+  EXPECT_EQ(importance[2], 0);
+  EXPECT_NEAR(importance[3], -4 / std::sqrt(20.0), 1e-15);
 }
 
 TEST(Oracle, WhatIsNotFiniteAddsNothing) {

@@ -97,8 +97,8 @@ std::string bytes_of(const C& cache) {
   return out.str();
 }
 
-inline Turning turning_of(const buzz::Rope& rope, int head_dim, bool raw) {
-  Turning t;
+inline Rotation rotation_of(const buzz::Rope& rope, int head_dim, bool raw) {
+  Rotation t;
   const int dims = rope.dims != 0 ? rope.dims : head_dim;
   t.frequencies = rope.frequencies;
   for (int i = 0; rope.base != 0 && rope.frequencies.empty() && i < dims / 2; ++i)
@@ -133,8 +133,8 @@ inline double apart(const Vector& a, const Vector& b) {
   return std::sqrt(sum);
 }
 
-/// The oracle's choice at an eviction that the library has done, or, where float rounding turned a near tie, the
-/// library's: then a ten-thousandth more for its rows (of their worth, or of 1) makes the oracle choose them.
+/// The oracle's choice at an eviction that the library has done, or, where float rounding tipped a near tie, the
+/// library's: then a ten-thousandth more for its rows (of their importance, or of 1) makes the oracle choose them.
 template <class C>
 Cache::Choice follow(const C& cache, Life& life, int h, bool of_one, int* near_ties) {
   const std::vector<Row>& before = life.head(h);
@@ -145,15 +145,15 @@ Cache::Choice follow(const C& cache, Life& life, int h, bool of_one, int* near_t
     expect(r < before.size() && before[r].position == p, "a kept position that was not there");
     kept.push_back(static_cast<int>(r));
   }
-  std::vector<double> worth = life.worth(h);
-  const Cache::Choice exact = life.choose(h, worth);
+  std::vector<double> importance = life.importance(h);
+  const Cache::Choice exact = life.choose(h, importance);
   if (exact.kept == kept) return exact;
   ++*near_ties;
   for (int row : kept) {
-    double& w = worth[static_cast<std::size_t>(row)];
+    double& w = importance[static_cast<std::size_t>(row)];
     w += of_one ? kTolerance : kTolerance * w;
   }
-  const Cache::Choice nudged = life.choose(h, worth);
+  const Cache::Choice nudged = life.choose(h, importance);
   expect(nudged.kept == kept, "kept rows");
   return nudged;
 }
@@ -165,8 +165,8 @@ class Twin {
       : element_(element),
         c_(c),
         cache_(make_cache(element, c, rope, max_rollback, library_attention(c))),
-        turning_(turning_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
-        life_(stored_as(element, c.oracle), turning_, max_rollback > 0),
+        rotation_(rotation_of(rope, c.oracle.head_dim, cache_->has_raw_keys())),
+        life_(stored_as(element, c.oracle), rotation_, max_rollback > 0),
         text_(c.seed),
         random_(c.seed) {}
   Twin(const Config& c, const buzz::Rope& rope, int max_rollback = 0) : Twin(Element::float32, c, rope, max_rollback) {}
@@ -196,7 +196,7 @@ class Twin {
     cache_->attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
     cache_->observe();
-    if (c_.oracle.score == Score::mass || c_.oracle.score == Score::recent) life_.observe();
+    if (c_.oracle.score == Score::attention || c_.oracle.score == Score::recent) life_.observe();
     compare_scores();
     evict();  // and compare all rows
   }
@@ -238,7 +238,7 @@ class Twin {
       : element_(other.element_),
         c_(other.c_),
         cache_(other.cache_->fork()),
-        turning_(other.turning_),
+        rotation_(other.rotation_),
         life_(other.life_),
         text_(other.text_),
         random_(other.random_),
@@ -246,9 +246,9 @@ class Twin {
         near_ties_(other.near_ties_) {}
 
   void evict() {
-    const bool due = life_.due();
-    expect(cache_->evict() == due, "whether an eviction was due");
-    if (!due) return;
+    const bool evicts = life_.should_evict();
+    expect(cache_->evict() == evicts, "whether it evicted");
+    if (!evicts) return;
     ++evictions_;
     std::vector<Cache::Choice> choices;
     for (int h = 0; h < c_.oracle.kv_heads; ++h)
@@ -261,7 +261,7 @@ class Twin {
     const Regions r = life_.regions();
     expect(cache_->rows() == life_.rows(), "rows");
     expect(cache_->rows() <= most_rows(c_), "rows past the bound");
-    expect(cache_->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+    expect(cache_->regions() == (buzz::Regions{r.sink, r.hive, r.unfiltered, r.window}), "regions");
     expect(cache_->next_position() == life_.next_position(), "next_position");
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
       expect(cache_->positions(h).size == life_.rows(), "count of positions");
@@ -277,12 +277,12 @@ class Twin {
   void compare_row(int h, int i, const Vector& key, const Vector& value) {
     Row& row = life_.head(h)[static_cast<std::size_t>(i)];
     for (std::size_t d = 0; d < row.value.size(); ++d) expect(value[d] == row.value[d], "value");
-    if (turning_.raw || turning_.frequencies.empty()) {
+    if (rotation_.raw || rotation_.frequencies.empty()) {
       for (std::size_t d = 0; d < row.key.size(); ++d) expect(key[d] == rounded(element_, row.raw_key[d]), "raw key");
       return;
     }
-    const Vector exact = turn(row.raw_key, turning_.compact ? i : row.position, turning_);
-    const int moves = turning_.compact ? row.moves : 0, dim = c_.oracle.head_dim;
+    const Vector exact = rotated_to(row.raw_key, rotation_.compact ? i : row.position, rotation_);
+    const int moves = rotation_.compact ? row.moves : 0, dim = c_.oracle.head_dim;
     const double norm = std::sqrt(dot(exact, exact));
     expect(apart(key, exact) <= key_bound(element_, moves, dim) * norm + key_bound_small(element_, moves, dim), "key");
     row.key = key;
@@ -296,8 +296,8 @@ class Twin {
   }
 
   void compare_scores() {
-    const bool remembers = c_.oracle.score == Score::mass || c_.oracle.score == Score::given;
-    for (int h = 0; remembers && h < c_.oracle.kv_heads; ++h) {
+    const bool stateful = c_.oracle.score == Score::attention || c_.oracle.score == Score::given;
+    for (int h = 0; stateful && h < c_.oracle.kv_heads; ++h) {
       expect(cache_->scores(h).size == life_.rows(), "count of scores");
       for (int i = 0; i < life_.rows(); ++i) {
         const Row& row = life_.head(h)[static_cast<std::size_t>(i)];
@@ -311,7 +311,7 @@ class Twin {
   Element element_;
   Config c_;
   CachePtr cache_;
-  Turning turning_;
+  Rotation rotation_;
   Life life_;
   Text text_;
   Random random_;

@@ -161,7 +161,7 @@ TEST(Pending, StopsAnEvictionThatIsDue) {
     for (int i = 0; i < 60 && field == "nothing"; ++i) {
       for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 1);
       field = refused([&] { cache->evict(); });
-      EXPECT_EQ(cache->rows(), twin->rows()) << "not due, or refused";
+      EXPECT_EQ(cache->rows(), twin->rows()) << "no eviction, or refused";
       for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
       EXPECT_EQ(cache->evict(), twin->evict());
       EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));

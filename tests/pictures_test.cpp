@@ -67,7 +67,7 @@ TEST(Rows, AreStruckOutWhereTheEvictionTookThem) {
     const std::string drawn = rows("", e.before, 1, tokens, model().tokenizer, e.after.heads[1].positions, {});
     EXPECT_EQ(count(drawn, "class=\"kept\""), e.after.regions.rows());
     EXPECT_EQ(count(drawn, "class=\"gone\""), e.before.regions.rows() - e.after.regions.rows());
-    EXPECT_EQ(e.after.regions.hive, (e.before.regions.hive + 2) / 3 + (e.before.regions.fresh + 4) / 5);
+    EXPECT_EQ(e.after.regions.hive, (e.before.regions.hive + 2) / 3 + (e.before.regions.unfiltered + 4) / 5);
   }
 }
 

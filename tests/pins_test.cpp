@@ -188,8 +188,8 @@ TEST(PinnedRows, OutweighHeavierOnes) {
   typed::Beehive policy(o, 1, 8);
   policy.pin(3, 1);
   policy.append(7);
-  const std::vector<float> mass = {1, 5, 1, 0, 4, 3, 1};
-  policy.observe_mass(buzz::view(mass, 1, 1, 7));
+  const std::vector<float> sums = {1, 5, 1, 0, 4, 3, 1};
+  policy.observe_sums(buzz::view(sums, 1, 1, 7));
   policy.select();
   const auto p = policy.positions(0);
   EXPECT_EQ(std::vector<int>(p.begin(), p.end()), (std::vector<int>{0, 1, 3, 6})) << "1 is the heaviest that is free";

@@ -19,7 +19,7 @@ using oracle::Kind;
 using oracle::small;
 using oracle::Text;
 
-using Given = typed::Policy<typed::Given, buzz::Segments>;
+using UserScores = typed::Policy<typed::UserScores, buzz::Segments>;
 
 // 1: a keep-count that rounds down to 0 empties the cache, and NaN follows.
 
@@ -66,29 +66,29 @@ TEST(Pitfall1, SomeRowStaysOfAnyLengthWithAnyBudget) {
 // 3: two reductions, one after the other, are composed wrongly.
 
 TEST(Pitfall3, HalvingsComposeAndRemoveWhatTheySay) {
-  Given::Options repeated;
+  UserScores::Options repeated;
   repeated.sink = repeated.window = 0;
   repeated.stride = repeated.hive_stride = 2;
   repeated.hive = HiveRule::heaviest;
-  Given::Options single = repeated;
+  UserScores::Options single = repeated;
   single.passes = buzz::Passes::single;
   oracle::Random random(3);
   for (int halvings = 1; halvings <= 5; ++halvings) {
     repeated.threshold = single.threshold = 64 >> halvings;
-    Given at_once(repeated, 1, 64), one_by_one(single, 1, 64);
+    UserScores at_once(repeated, 1, 64), one_by_one(single, 1, 64);
     std::vector<float> scores(64), rows(64), twin(64);
     for (float& s : scores) s = static_cast<float>(random.in(0, 1000));
     for (int i = 0; i < 64; ++i)
       rows[static_cast<std::size_t>(i)] = twin[static_cast<std::size_t>(i)] = scores[63 - static_cast<std::size_t>(i)];
-    for (Given* policy : {&at_once, &one_by_one}) {
+    for (UserScores* policy : {&at_once, &one_by_one}) {
       policy->append(64);
       policy->give(buzz::view(scores, 1, 1, 64));
     }
-    const buzz::Keep& keep = at_once.select();
+    const buzz::KeptRows& keep = at_once.select();
     EXPECT_EQ(keep.size() << halvings, keep.from()) << halvings << " halvings";
     buzz::compact(keep, buzz::view(rows, 1, 64, 1));
     int times = 0;
-    for (; one_by_one.due(); ++times) buzz::compact(one_by_one.select(), buzz::view(twin, 1, 64, 1));
+    for (; one_by_one.should_evict(); ++times) buzz::compact(one_by_one.select(), buzz::view(twin, 1, 64, 1));
     EXPECT_EQ(times, halvings);
     ASSERT_EQ(at_once.rows(), one_by_one.rows());
     for (int i = 0; i < at_once.rows(); ++i) {
@@ -139,7 +139,7 @@ std::vector<int> middle_after(const typename P::Options& options, int tokens, He
     std::vector<float> p;
     for (std::int32_t position : policy.positions(0)) p.push_back(heeded(t, position) ? 0.125f : 0);
     policy.observe(buzz::view(p, 1, 1, policy.rows()));
-    if (policy.due()) policy.select();
+    if (policy.should_evict()) policy.select();
   }
   const auto positions = policy.positions(0);
   const buzz::Regions r = policy.regions();
@@ -162,16 +162,16 @@ TEST(Pitfall12, ABeehiveDoesNotFreezeOnThePrompt) {
   }
 }
 
-TEST(Pitfall12, MeanAndLatestMassFollowTheAttention) {
-  for (buzz::AttentionKind mass : {buzz::AttentionKind::mean, buzz::AttentionKind::latest}) {
+TEST(Pitfall12, MeanAndLatestAttentionFollowTheAttention) {
+  for (buzz::AttentionKind attention : {buzz::AttentionKind::mean, buzz::AttentionKind::latest}) {
     typed::HeavyHitter::Options o;
     o.window = 2;
     o.heavy = 10;
-    o.attention = mass;
+    o.attention = attention;
     const std::vector<int> middle =
         middle_after<typed::HeavyHitter>(o, 200, [](int now, int position) { return (now < 100) == (position < 100); });
     ASSERT_EQ(middle.size(), 10u);
-    EXPECT_GE(middle.front(), 100) << "what was heeded long ago is no longer worth its place";
+    EXPECT_GE(middle.front(), 100) << "what was heeded long ago no longer keeps its place";
   }
 }
 

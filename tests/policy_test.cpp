@@ -45,12 +45,12 @@ Values random_row(int heads, int rows, std::mt19937& random) {
   return p;
 }
 
-/// Appends `tokens` and observes the newest one's probabilities; evicts if due.
+/// Appends `tokens` and observes the newest one's probabilities; evicts if it should.
 void step(Beehive& p, int tokens, std::mt19937& random) {
   p.append(tokens);
   const Values row = random_row(p.kv_heads(), p.rows(), random);
   p.observe(buzz::view(row, p.kv_heads(), 1, p.rows()));
-  if (p.due()) p.select();
+  if (p.should_evict()) p.select();
 }
 
 TEST(Policy, StartsEmpty) {
@@ -58,7 +58,7 @@ TEST(Policy, StartsEmpty) {
   EXPECT_EQ(p.rows(), 0);
   EXPECT_EQ(p.next_position(), 0);
   EXPECT_EQ(p.regions(), Regions{});
-  EXPECT_FALSE(p.due());
+  EXPECT_FALSE(p.should_evict());
   EXPECT_EQ(p.positions(1).size, 0);
   EXPECT_EQ(p.scores(1).size, 0);
 }
@@ -82,11 +82,11 @@ TEST(Policy, CapacityIsSinkAndWindowAndThresholdAndChunk) {
 TEST(Policy, SelectKeepsAllWhereNothingIsDue) {
   Beehive p(small(), 1, 11);
   p.append(11);
-  const buzz::Keep& keep = p.select();
+  const buzz::KeptRows& keep = p.select();
   EXPECT_EQ(keep.from(), 11);
   EXPECT_EQ(keep.size(), 11);
   for (int r = 0; r < 11; ++r) EXPECT_EQ(keep.rows(0)[r], r);
-  EXPECT_EQ(p.regions(), (Regions{2, 0, 6, 3})) << "fresh rows stay fresh";
+  EXPECT_EQ(p.regions(), (Regions{2, 0, 6, 3})) << "unfiltered rows stay so";
 }
 
 TEST(Policy, TheKeepSaysWhichOldRowsAreLeft) {
@@ -94,8 +94,8 @@ TEST(Policy, TheKeepSaysWhichOldRowsAreLeft) {
   p.append(12);
   const Values row = {0, 0, /**/ 1, 3, 2, /**/ 9, 8, 7, /**/ 5, /**/ 0, 0, 0};
   p.observe(buzz::view(row, 1, 1, 12));
-  ASSERT_TRUE(p.due());
-  const buzz::Keep& keep = p.select();
+  ASSERT_TRUE(p.should_evict());
+  const buzz::KeptRows& keep = p.select();
   EXPECT_EQ(keep.from(), 12);
   EXPECT_EQ(Rows(keep.rows(0).begin(), keep.rows(0).end()), (Rows{0, 1, 3, 5, 8, 9, 10, 11}));
   EXPECT_EQ(positions(p), (Rows{0, 1, 3, 5, 8, 9, 10, 11}));
@@ -114,7 +114,7 @@ TEST(Policy, ForgetsTheScoresOfSinkAndThinnedHive) {
   p.append(4);
   p.select();
   EXPECT_EQ(positions(p), (Rows{0, 1, 3, 8, 9, 12, 13, 14, 15}));
-  EXPECT_EQ(scores(p), (Values{0, 0, 0, 0, 6, 0, 0, 0, 0})) << "position 9 was fresh, 3 and 8 were hive";
+  EXPECT_EQ(scores(p), (Values{0, 0, 0, 0, 6, 0, 0, 0, 0})) << "position 9 was unfiltered, 3 and 8 were hive";
 }
 
 TEST(Policy, ForgetsNothingThatItWillReadAgain) {
@@ -148,8 +148,8 @@ TEST(Policy, AnEnginesRowsFollowTheKeep) {
     p.append(tokens);
     const Values row = random_row(2 * heads, p.rows(), random);
     p.observe(buzz::view(row, 2 * heads, 1, p.rows()));
-    if (p.due()) {
-      const buzz::Keep& keep = p.select();
+    if (p.should_evict()) {
+      const buzz::KeptRows& keep = p.select();
       buzz::compact(keep, buzz::view(k, heads, capacity, 1));
       for (int h = 0; h < heads; ++h) buzz::compact(keep, h, buzz::View<float>(v.data() + h, 1, capacity, 1, 0, heads));
     }
@@ -170,7 +170,7 @@ TEST(Policy, RowsNeverPassTheBoundHoweverTheyCome) {
     for (int done = 0; done < 20000; done += chunk) {
       p.append(chunk);
       ASSERT_LE(p.rows(), 2 + 3 + 6 + chunk);
-      if (p.due()) p.select();
+      if (p.should_evict()) p.select();
       ASSERT_LE(p.rows(), 2 + 3 + 6);
       ASSERT_EQ(p.positions(0)[0], 0) << "token 0 is the sink for ever";
       ASSERT_EQ(p.positions(0)[p.rows() > 1], p.rows() > 1);
@@ -289,25 +289,25 @@ TEST(Options, HoldWhatIsHonouredAndNothingElse) {
 }  // namespace
 
 // Every pair of score and select compiles, whole.
-template class typed::Policy<typed::Mass, buzz::Segments>;
-template class typed::Policy<typed::Mass, buzz::TopK>;
-template class typed::Policy<typed::Mass, buzz::Nothing>;
-template class typed::Policy<typed::Mass, buzz::Everything>;
+template class typed::Policy<typed::AttentionSum, buzz::Segments>;
+template class typed::Policy<typed::AttentionSum, buzz::TopK>;
+template class typed::Policy<typed::AttentionSum, buzz::KeepNone>;
+template class typed::Policy<typed::AttentionSum, buzz::KeepAll>;
 template class typed::Policy<typed::KeyDiversity, buzz::Segments>;
 template class typed::Policy<typed::KeyDiversity, buzz::TopK>;
 template class typed::Policy<typed::ValueNorm, buzz::Segments>;
-template class typed::Policy<typed::RecentMass, buzz::Segments>;
-template class typed::Policy<typed::RecentMass, buzz::TopKOfPrefix>;
-template class typed::Policy<typed::Mixed<typed::KeyDiversity, typed::ValueNorm>, buzz::Segments>;
-template class typed::Policy<typed::Mixed<typed::Mass, typed::ValueNorm>, buzz::TopK>;
-template class typed::Policy<typed::Mixed<typed::KeyDiversity, typed::RecentMass>, buzz::Segments>;
-template class typed::Policy<typed::Mixed<typed::Mixed<typed::KeyDiversity, typed::ValueNorm>, typed::Mass>,
+template class typed::Policy<typed::RecentAttention, buzz::Segments>;
+template class typed::Policy<typed::RecentAttention, buzz::TopKOfPrefix>;
+template class typed::Policy<typed::Sum<typed::KeyDiversity, typed::ValueNorm>, buzz::Segments>;
+template class typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>;
+template class typed::Policy<typed::Sum<typed::KeyDiversity, typed::RecentAttention>, buzz::Segments>;
+template class typed::Policy<typed::Sum<typed::Sum<typed::KeyDiversity, typed::ValueNorm>, typed::AttentionSum>,
                              buzz::Segments>;
-template class typed::Policy<typed::Shared<typed::Mixed<typed::Mass, typed::ValueNorm>>, buzz::Segments>;
-template class typed::Policy<typed::Shared<typed::NewestMass>, buzz::TopKOfAll>;
-template class typed::Policy<typed::Given, buzz::Segments>;
-template class typed::Policy<typed::Given, buzz::TopK>;
+template class typed::Policy<typed::Shared<typed::Sum<typed::AttentionSum, typed::ValueNorm>>, buzz::Segments>;
+template class typed::Policy<typed::Shared<typed::NewestAttention>, buzz::TopKOfAll>;
+template class typed::Policy<typed::UserScores, buzz::Segments>;
+template class typed::Policy<typed::UserScores, buzz::TopK>;
 template class typed::Policy<typed::NoScore, buzz::Segments>;
 template class typed::Policy<typed::NoScore, buzz::TopK>;
-template class typed::Policy<typed::NoScore, buzz::Nothing>;
-template class typed::Policy<typed::NoScore, buzz::Everything>;
+template class typed::Policy<typed::NoScore, buzz::KeepNone>;
+template class typed::Policy<typed::NoScore, buzz::KeepAll>;

@@ -91,7 +91,7 @@ void append_and_attend(oracle::AnyCache& cache, const oracle::Text& text, int n)
   cache.observe();
 }
 
-/// 1,000 evictions, and after every third all keys against fresh rotations of the raw ones. Returns the most moves of a
+/// 1,000 evictions, and after every third all keys against new rotations of the raw ones. Returns the most moves of a
 /// row.
 int does_not_drift(Element element, const Rope& rope, double most_allowed) {
   Config c = wide(Kind::beehive);
@@ -99,7 +99,7 @@ int does_not_drift(Element element, const Rope& rope, double most_allowed) {
   c.oracle.stride = 2;
   const CachePtr cache = make_cache(element, c, rope);
   const oracle::Text text;
-  const oracle::Turning turning = oracle::turning_of(rope, kDim, false);
+  const oracle::Rotation rotation = oracle::rotation_of(rope, kDim, false);
   Moves moves;
   for (int evictions = 0; evictions < 1000;) {
     append_and_attend(*cache, text, c.max_chunk);
@@ -111,7 +111,7 @@ int does_not_drift(Element element, const Rope& rope, double most_allowed) {
     for (int i = 0; i < cache->rows(); ++i) {
       const int position = cache->positions(0)[i], m = moves.of(i);
       const std::vector<float> raw = text.keys(position, 1, 1, kDim);
-      const oracle::Vector exact = turn(oracle::Vector(raw.begin(), raw.end()), i, turning);
+      const oracle::Vector exact = rotated_to(oracle::Vector(raw.begin(), raw.end()), i, rotation);
       const double norm = std::sqrt(oracle::dot(exact, exact)),
                    error = oracle::apart(keys[static_cast<std::size_t>(i)].values, exact);
       EXPECT_LE(error, oracle::key_bound(element, m, kDim) * norm + oracle::key_bound_small(element, m, kDim)) << m;
@@ -147,13 +147,13 @@ int most_moves(const typed::Options& o, int tokens) {
   typed::Beehive policy(o, 1);
   Moves moves;
   oracle::Random random(7);
-  std::vector<float> mass;
+  std::vector<float> sums;
   for (int t = 0; t < tokens; ++t) {
     policy.append(1);
-    mass.resize(static_cast<std::size_t>(policy.rows()));
-    for (float& x : mass) x = random.real() + 1;
-    policy.observe_mass(buzz::view(mass, 1, 1, policy.rows()));
-    if (!policy.due()) continue;
+    sums.resize(static_cast<std::size_t>(policy.rows()));
+    for (float& x : sums) x = random.real() + 1;
+    policy.observe_sums(buzz::view(sums, 1, 1, policy.rows()));
+    if (!policy.should_evict()) continue;
     moves.update(policy.positions(0));
     policy.select();
     moves.update(policy.positions(0));
@@ -168,9 +168,10 @@ double may_move(const typed::Options& o) {
   const int hive_stride = o.hive_stride != 0 ? o.hive_stride : buzz::default_hive_stride(o.stride);
   int hive = 0, every = o.threshold + 1;
   for (int i = 0; i < 200; ++i) {  // until it is steady
-    const int fresh = o.threshold + 1 - hive;
-    int kept = o.hive == buzz::HiveRule::together ? buzz::chunks(hive + fresh, o.stride)
-                                                  : buzz::chunks(hive, hive_stride) + buzz::chunks(fresh, o.stride);
+    const int unfiltered = o.threshold + 1 - hive;
+    int kept = o.hive == buzz::HiveRule::together
+                   ? buzz::chunks(hive + unfiltered, o.stride)
+                   : buzz::chunks(hive, hive_stride) + buzz::chunks(unfiltered, o.stride);
     while (kept > o.threshold) kept = buzz::chunks(kept, o.hive == buzz::HiveRule::together ? o.stride : hive_stride);
     hive = kept;
     every = std::min(every, o.threshold + 1 - hive);
@@ -254,7 +255,7 @@ TEST(QueriesAndKeys, AgreeInEveryPolicy) {
 }
 
 TEST(QueriesAndKeys, AgreeWhereACallEvictsAsManyRowsAsItBrings) {
-  // Eight rows of hive and eight fresh ones leave eight: the next call is at the places of the last.
+  // Eight rows of hive and eight unfiltered ones leave eight: the next call is at the places of the last.
   Config c = wide(Kind::beehive);
   c.oracle.threshold = 10;
   c.oracle.stride = 2;
@@ -279,17 +280,17 @@ TEST(LogicalPositions, AreAsExactAtTheMillionthToken) {
   for (int i = 0; i < 40; ++i) feed(*cache, text, 1);
   const std::vector<float> out = feed(*cache, text, 1);
   // The same again, in double, from what was given.
-  const oracle::Turning turning = oracle::turning_of(Rope{500000.0}, kDim, false);
+  const oracle::Rotation rotation = oracle::rotation_of(Rope{500000.0}, kDim, false);
   const int now = cache->next_position() - 1;
   const auto given = [&](std::vector<float> x) { return oracle::Vector(x.begin(), x.end()); };
-  const oracle::Vector q = turn(given(text.queries(now, 1, 1, kDim)), now, turning);
+  const oracle::Vector q = rotated_to(given(text.queries(now, 1, 1, kDim)), now, rotation);
   ASSERT_EQ(cache->positions(0)[cache->rows() - 1], now);
   double total = 0;
   oracle::Vector expected(kDim);
   for (std::int32_t p : cache->positions(0)) {
     const bool mine = p >= first;
     const oracle::Vector key =
-        turn(given(mine ? text.keys(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f)), p, turning);
+        rotated_to(given(mine ? text.keys(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f)), p, rotation);
     const oracle::Vector value = given(mine ? text.values(p, 1, 1, kDim) : std::vector<float>(kDim, 0.5f));
     const double weight = std::exp(oracle::dot(q, key) * 0.25);
     total += weight;

@@ -124,7 +124,7 @@ TEST(Chunking, IsOfNoMatterWhereEvictionsComeAtTheSameTokens) {
   const CachePtr whole = cache_of(sized(64)), single = cache_of(sized(64));
   feed(*whole, text, 57);
   for (int i = 0; i < 57; ++i) feed(*single, text, 1);
-  EXPECT_EQ(whole->regions().fresh, 0) << "one token more, and there is an eviction";
+  EXPECT_EQ(whole->regions().unfiltered, 0) << "one token more, and there is an eviction";
   expect_near(*whole, *single);
 }
 
@@ -133,7 +133,7 @@ TEST(Chunking, MattersWhereEvictionsComeAtOtherTokens) {
   const CachePtr whole = cache_of(sized(64)), single = cache_of(sized(64));
   feed(*whole, text, 64);
   for (int i = 0; i < 64; ++i) feed(*single, text, 1);
-  EXPECT_EQ(whole->regions(), (buzz::Regions{4, 12, 0, 12})) << "48 fresh rows, one in four";
+  EXPECT_EQ(whole->regions(), (buzz::Regions{4, 12, 0, 12})) << "48 unfiltered rows, one in four";
   EXPECT_EQ(single->regions(), (buzz::Regions{4, 11, 7, 12})) << "41 rows, one in four, and the seven tokens since";
   for (const oracle::AnyCache* c : {whole.get(), single.get()}) {
     for (int i = 0; i < 4; ++i) EXPECT_EQ(c->positions(0)[i], i) << "the sink is the same";
@@ -142,7 +142,7 @@ TEST(Chunking, MattersWhereEvictionsComeAtOtherTokens) {
   }
 }
 
-TEST(Chunking, GivesTheSameBitsWhereEachTokenIsAPart) {
+TEST(Chunking, GivesTheSameBitsWhereEachTokenIsASlice) {
   const oracle::Text text;
   const CachePtr whole = cache_of(sized(8), 7), single = cache_of(sized(8), 7);
   for (int i = 0; i < 7; ++i) {

@@ -74,8 +74,9 @@ class Exact {
       twin_.append(n);
       if (n > 0) score(n);
       compare();
-      oracle::expect(policy_.due() == oracle_.due() && twin_.due() == oracle_.due(), "whether an eviction is due");
-      *evictions += policy_.due();
+      oracle::expect(policy_.should_evict() == oracle_.should_evict() && twin_.should_evict() == oracle_.should_evict(),
+                     "whether it should evict");
+      *evictions += policy_.should_evict();
       select();
       compare();
     }
@@ -85,7 +86,7 @@ class Exact {
  private:
   /// A decayed sum has too many digits.
   static const Config& exact(Config* c) {
-    if (c->oracle.mass == oracle::Mass::decayed) c->oracle.mass = oracle::Mass::largest;
+    if (c->oracle.attention == oracle::AttentionKind::decayed) c->oracle.attention = oracle::AttentionKind::largest;
     if (c->oracle.average) c->oracle.kernel = 1;
     return *c;
   }
@@ -112,9 +113,9 @@ class Exact {
   }
 
   void score(int n) {
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       observe(n);
-    } else if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
+    } else if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
       std::vector<float> scores;
       for (int h = 0; h < heads(); ++h)
         for (oracle::Row& row : oracle_.head(h)) {
@@ -153,19 +154,19 @@ class Exact {
     }
     oracle_.observe(p);
     policy_.observe(buzz::view(flat, query_heads, n, rows));
-    twin_.observe_mass(buzz::view(sums, parts, heads(), rows));
+    twin_.observe_sums(buzz::view(sums, parts, heads(), rows));
   }
 
   void select() {
     std::vector<std::vector<int>> chosen;
     for (int h = 0; h < heads(); ++h) {
-      const bool due = oracle_.due();
-      chosen.push_back(due ? oracle_.choose(h, oracle_.worth(h)).kept : std::vector<int>());
-      for (int r = 0; r < oracle_.rows() && !due; ++r) chosen.back().push_back(r);
+      const bool evicts = oracle_.should_evict();
+      chosen.push_back(evicts ? oracle_.choose(h, oracle_.importance(h)).kept : std::vector<int>());
+      for (int r = 0; r < oracle_.rows() && !evicts; ++r) chosen.back().push_back(r);
     }
     const int before = policy_.rows();
-    const buzz::Keep& keep = policy_.select();
-    oracle::expect(keep.heads() == heads() && keep.from() == before, "Keep");
+    const buzz::KeptRows& keep = policy_.select();
+    oracle::expect(keep.heads() == heads() && keep.from() == before, "KeptRows");
     for (int h = 0; h < heads(); ++h) {
       const auto rows = keep.rows(h);
       oracle::expect(std::vector<int>(rows.begin(), rows.end()) == chosen[static_cast<std::size_t>(h)], "kept rows");
@@ -178,7 +179,7 @@ class Exact {
     const oracle::Regions r = oracle_.regions();
     for (const P* policy : {&policy_, &twin_}) {
       oracle::expect(policy->rows() == oracle_.rows(), "rows");
-      oracle::expect(policy->regions() == (buzz::Regions{r.sink, r.hive, r.fresh, r.window}), "regions");
+      oracle::expect(policy->regions() == (buzz::Regions{r.sink, r.hive, r.unfiltered, r.window}), "regions");
       for (int h = 0; h < heads(); ++h) {
         const auto scores = policy->scores(h);
         // Scores in the hive are never read again; what becomes of pinned rows' is not promised.
@@ -211,7 +212,7 @@ TEST(Properties, PoliciesAreExactOnExactScores) {
     if (c.kind == Kind::streaming) Exact<typed::Streaming>(c).run(&evictions, &pins);
     if (c.kind == Kind::full) Exact<typed::Full>(c).run(&evictions, &pins);
     if (c.kind == Kind::strided) Exact<typed::Strided>(c).run(&evictions, &pins);
-    if (c.kind == Kind::given) Exact<typed::Policy<typed::Given, buzz::Segments>>(c).run(&evictions, &pins);
+    if (c.kind == Kind::given) Exact<typed::Policy<typed::UserScores, buzz::Segments>>(c).run(&evictions, &pins);
     if (c.kind == Kind::tova) Exact<typed::Tova>(c).run(&evictions, &pins);
     if (c.kind == Kind::snap_kv) Exact<typed::SnapKv>(c).run(&evictions, &pins);
     // Those that look at rows have no exact scores: a cosine is rounded.

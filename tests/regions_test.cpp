@@ -36,13 +36,13 @@ TEST(Regions, WindowIsFullAtExactlyItsSizeBehindASink) {
   EXPECT_EQ(buzz::divide(15, 0, Protect{4, 10}), (Regions{4, 0, 1, 10}));
 }
 
-TEST(Regions, FreshRowsLieBetweenHiveAndWindow) {
+TEST(Regions, UnfilteredRowsLieBetweenHiveAndWindow) {
   EXPECT_EQ(buzz::divide(18, 5, Protect{4, 10}), (Regions{4, 5, 0, 9}));
   EXPECT_EQ(buzz::divide(19, 5, Protect{4, 10}), (Regions{4, 5, 0, 10}));
   EXPECT_EQ(buzz::divide(30, 5, Protect{4, 10}), (Regions{4, 5, 11, 10}));
 }
 
-TEST(Regions, WindowOfZeroLeavesEveryRowFresh) {
+TEST(Regions, WindowOfZeroLeavesEveryRowUnfiltered) {
   EXPECT_EQ(buzz::divide(9, 0, Protect{4, 0}), (Regions{4, 0, 5, 0}));
   EXPECT_EQ(buzz::divide(9, 0, Protect{0, 0}), (Regions{0, 0, 9, 0}));
 }
@@ -59,9 +59,9 @@ TEST(Regions, AddUpToTheRows) {
         for (int hive = 0; hive <= rows - sink; ++hive) {
           const Regions r = buzz::divide(rows, hive, Protect{sink, window});
           EXPECT_EQ(r.rows(), rows);
-          EXPECT_EQ(r.sink + r.hive + r.fresh + r.window, rows);
-          EXPECT_EQ(r.middle(), r.hive + r.fresh);
-          EXPECT_TRUE(r.window == window || r.fresh == 0);
+          EXPECT_EQ(r.sink + r.hive + r.unfiltered + r.window, rows);
+          EXPECT_EQ(r.middle(), r.hive + r.unfiltered);
+          EXPECT_TRUE(r.window == window || r.unfiltered == 0);
         }
 }
 

@@ -44,19 +44,19 @@ int takes_back(const Config& c, int max_rollback, bool exact) {
   return done;
 }
 
-Config with(Kind kind, oracle::Mass mass = oracle::Mass::accumulated) {
+Config with(Kind kind, oracle::AttentionKind attention = oracle::AttentionKind::accumulated) {
   Config c = small(kind, 3);
   c.oracle.query_heads = c.oracle.kv_heads;  // from 16 queries of a KV head on, attention sums in another order
   c.max_chunk = kLongest;
-  if (kind == Kind::beehive || kind == Kind::heavy_hitter) c.oracle.mass = mass;
+  if (kind == Kind::beehive || kind == Kind::heavy_hitter) c.oracle.attention = attention;
   return c;
 }
 
 TEST(RollbackOfCalls, LeavesScoresOfTheNewestQueriesAsTheyWere) {
   for (int most : {1, 2, 3, 8}) {
     SCOPED_TRACE(most);
-    EXPECT_GT(takes_back(with(Kind::beehive, oracle::Mass::newest), most, true), 10);
-    EXPECT_GT(takes_back(with(Kind::heavy_hitter, oracle::Mass::newest), most, true), 10);
+    EXPECT_GT(takes_back(with(Kind::beehive, oracle::AttentionKind::newest), most, true), 10);
+    EXPECT_GT(takes_back(with(Kind::heavy_hitter, oracle::AttentionKind::newest), most, true), 10);
   }
 }
 
@@ -74,13 +74,14 @@ TEST(RollbackOfCalls, LeavesSnapKvsScoresAsTheyWere) {
 }
 
 TEST(RollbackOfCalls, LeavesScoresOfEachQueryAsTheyWere) {
-  for (oracle::Mass mass : {oracle::Mass::largest, oracle::Mass::decayed})
-    for (int most : {1, 3, 8}) EXPECT_GT(takes_back(with(Kind::beehive, mass), most, true), 10) << most;
+  for (oracle::AttentionKind attention : {oracle::AttentionKind::largest, oracle::AttentionKind::decayed})
+    for (int most : {1, 3, 8}) EXPECT_GT(takes_back(with(Kind::beehive, attention), most, true), 10) << most;
 }
 
 TEST(RollbackOfCalls, LeavesSumsAsTheyWereUpToOneTokenMoreThanItMayTakeBack) {
-  for (oracle::Mass mass : {oracle::Mass::accumulated, oracle::Mass::mean, oracle::Mass::latest})
-    for (int most : {1, 3, 8}) EXPECT_GT(takes_back(with(Kind::beehive, mass), most, false), 3) << most;
+  for (oracle::AttentionKind attention :
+       {oracle::AttentionKind::accumulated, oracle::AttentionKind::mean, oracle::AttentionKind::latest})
+    for (int most : {1, 3, 8}) EXPECT_GT(takes_back(with(Kind::beehive, attention), most, false), 3) << most;
 }
 
 TEST(RollbackOfCalls, LeavesScoresWithoutMemoryAsTheyWere) {
@@ -91,8 +92,9 @@ TEST(RollbackOfCalls, LeavesScoresWithoutMemoryAsTheyWere) {
 /// Calls of any length; each place between two of them can be gone back to.
 TEST(RollbackOfCalls, GoesBackToEachPlaceBetweenThem) {
   oracle::with_every_kind([](Kind kind) {
-    for (oracle::Mass mass : {oracle::Mass::accumulated, oracle::Mass::mean, oracle::Mass::newest}) {
-      const Config c = with(kind, mass);
+    for (oracle::AttentionKind attention :
+         {oracle::AttentionKind::accumulated, oracle::AttentionKind::mean, oracle::AttentionKind::newest}) {
+      const Config c = with(kind, attention);
       SCOPED_TRACE(describe(c));
       const CachePtr made = make_cache(Element::float32, c, buzz::Rope{10000.0}, 8);
       oracle::AnyCache& cache = *made;
@@ -117,19 +119,19 @@ TEST(RollbackOfCalls, GoesBackToEachPlaceBetweenThem) {
   });
 }
 
-/// Column sums of 10 queries over 10 rows in two parts: nine queries', and the newest one's.
+/// Column sums of 10 queries over 10 rows in two slices: nine queries', and the newest one's.
 template <class Policy>
-bool rolls_back_from_two_parts(Policy policy) {
+bool rolls_back_from_two_slices(Policy policy) {
   policy.append(10);
   const std::vector<float> sums(2 * 10, 1.f);
-  policy.observe_mass(buzz::view(sums, 2, 1, 10));
+  policy.observe_sums(buzz::view(sums, 2, 1, 10));
   EXPECT_TRUE(policy.can_rollback(0));
   EXPECT_NO_THROW(policy.rollback(0));
   EXPECT_EQ(oracle::refused([&] { policy.rollback(4); }), "rollback");
   const bool can = policy.can_rollback(1);
   const std::vector<float> one(11, 1.f);
   policy.append(1);
-  policy.observe_mass(buzz::view(one, 1, 1, 11));
+  policy.observe_sums(buzz::view(one, 1, 1, 11));
   EXPECT_TRUE(policy.can_rollback(1)) << "a call of one token can be taken back";
   EXPECT_EQ(policy.can_rollback(2), can);
   return can;
@@ -139,18 +141,18 @@ TEST(RollbackOfCalls, IsRefusedWherePartsHoldTheQueriesThatItNeeds) {
   typed::Tova::Options tova;
   tova.heavy = tova.threshold = 20;
   EXPECT_EQ(typed::Tova(tova, 1, 10, 3).queries_apart(), 4) << "the newest, and three before it";
-  EXPECT_FALSE(rolls_back_from_two_parts(typed::Tova(tova, 1, 10, 3)));
+  EXPECT_FALSE(rolls_back_from_two_slices(typed::Tova(tova, 1, 10, 3)));
   typed::SnapKv::Options snap;
   snap.heavy = snap.threshold = 20;
   snap.queries = 2;
   EXPECT_EQ(typed::SnapKv(snap, 1, 10, 3).queries_apart(), 5);
-  EXPECT_FALSE(rolls_back_from_two_parts(typed::SnapKv(snap, 1, 10, 3)));
+  EXPECT_FALSE(rolls_back_from_two_slices(typed::SnapKv(snap, 1, 10, 3)));
   typed::Beehive::Options sums;
   EXPECT_EQ(typed::Beehive(sums, 1, 10, 3).queries_apart(), 3);
-  EXPECT_TRUE(rolls_back_from_two_parts(typed::Beehive(sums, 1, 10, 3)));
+  EXPECT_TRUE(rolls_back_from_two_slices(typed::Beehive(sums, 1, 10, 3)));
   sums.attention = buzz::AttentionKind::largest;
   EXPECT_EQ(typed::Beehive(sums, 1, 10, 3).queries_apart(), std::numeric_limits<int>::max());
-  EXPECT_FALSE(rolls_back_from_two_parts(typed::Beehive(sums, 1, 10, 3)));
+  EXPECT_FALSE(rolls_back_from_two_slices(typed::Beehive(sums, 1, 10, 3)));
 }
 
 }  // namespace

@@ -81,11 +81,12 @@ TEST(Rollback, AndRedoIsBitEqualInEveryType) {
   }
 }
 
-TEST(Rollback, AndRedoIsBitEqualInEveryMassAndHive) {
-  for (auto mass : {oracle::Mass::accumulated, oracle::Mass::mean, oracle::Mass::latest})
+TEST(Rollback, AndRedoIsBitEqualInEveryAttentionAndHive) {
+  for (auto attention :
+       {oracle::AttentionKind::accumulated, oracle::AttentionKind::mean, oracle::AttentionKind::latest})
     for (auto hive : {oracle::Hive::first, oracle::Hive::heaviest, oracle::Hive::together}) {
       Config c = small(Kind::beehive);
-      c.oracle.mass = mass;
+      c.oracle.attention = attention;
       c.oracle.hive = hive;
       SCOPED_TRACE(describe(c));
       EXPECT_GT(takes_back_and_redoes(c, compact()), 100);
@@ -119,7 +120,7 @@ TEST(Rollback, OfPartOfACallIsBitEqualToAShorterCall) {
   });
   for (Element element : oracle::kElements) takes_part_of_a_call_back(small(Kind::beehive), Rope{10000.0}, element);
   Config latest = small(Kind::beehive);
-  latest.oracle.mass = oracle::Mass::latest;
+  latest.oracle.attention = oracle::AttentionKind::latest;
   takes_part_of_a_call_back(latest, Rope{10000.0});
 }
 
@@ -145,7 +146,9 @@ TEST(Rollback, FollowedByOtherTokensIsTheOracles) {
   oracle::with_every_kind([](Kind kind) {
     for (std::uint64_t seed = 1; seed <= 3; ++seed) {
       Config c = small(kind, seed);
-      c.oracle.mass = seed == 1 ? oracle::Mass::accumulated : seed == 2 ? oracle::Mass::mean : oracle::Mass::latest;
+      c.oracle.attention = seed == 1   ? oracle::AttentionKind::accumulated
+                           : seed == 2 ? oracle::AttentionKind::mean
+                                       : oracle::AttentionKind::latest;
       SCOPED_TRACE(describe(c));
       speculates(c, seed == 1 ? compact() : Rope{10000.0});
     }
@@ -234,7 +237,7 @@ TEST(Rollback, ForgetsAnAttendThatWasNotObserved) {
 }
 
 TEST(Rollback, DoesNotReachBehindTokensObservedOnceMore) {
-  // Their mass came twice, the second time after that of later tokens.
+  // Their attention came twice, the second time after that of later tokens.
   const Config c = small(Kind::beehive);
   buzz::AttentionOptions any_lse;
   any_lse.lse_tolerance = 1e9;

@@ -37,7 +37,7 @@ TEST(RowScores, ClearsARangeOfEveryHead) {
 
 TEST(RowScores, FollowTheKeptRowsOfEachHead) {
   RowScores scores = counted(5);
-  buzz::Keep keep(2, 5);
+  buzz::KeptRows keep(2, 5);
   keep.begin(5, 2);
   keep.list(0)[0] = 0;
   keep.list(0)[1] = 4;

@@ -129,7 +129,7 @@ TEST(Saturation, OfAKeyThatIsRotatedOn) {
   const Values rows = {1, 1, 60000, 60000};
   store.append(buzz::View<const float>(rows.data(), 2, 1, 2), buzz::View<const float>(rows.data(), 2, 1, 2), rotation,
                nullptr);
-  buzz::Keep keep(1, 2);
+  buzz::KeptRows keep(1, 2);
   keep.begin(2, 1);
   keep.list(0)[0] = 1;
   store.compact(keep);

@@ -14,8 +14,8 @@ namespace {
 using buzz::HiveRule;
 using buzz::Passes;
 using buzz::Regions;
-using ByGiven = typed::Policy<typed::Given, buzz::Segments>;
-using Options = ByGiven::Options;
+using ByUserScores = typed::Policy<typed::UserScores, buzz::Segments>;
+using Options = ByUserScores::Options;
 using Rows = std::vector<int>;
 using Values = std::vector<float>;
 
@@ -34,7 +34,7 @@ Options options(int threshold, int stride) {
 struct Head {
   explicit Head(const Options& o, int max_chunk = 4000) : policy(o, 1, max_chunk) {}
 
-  /// Appends, gives all rows' scores, and evicts if due. Returns the positions that are left.
+  /// Appends, gives all rows' scores, and evicts if it should. Returns the positions that are left.
   Rows operator()(int tokens, const Values& scores) {
     policy.append(tokens);
     policy.give(buzz::view(scores, 1, 1, policy.rows()));
@@ -44,7 +44,7 @@ struct Head {
   /// The same where scores do not matter.
   Rows operator()(int tokens) { return (*this)(tokens, Values(static_cast<std::size_t>(policy.rows() + tokens))); }
 
-  ByGiven policy;
+  ByUserScores policy;
 };
 
 TEST(Segments, AreThePapersByDefault) {
@@ -66,16 +66,16 @@ TEST(Segments, EvictWhenTheMiddlePassesTheThreshold) {
   Head head(o);
   head.policy.append(11);
   EXPECT_EQ(head.policy.regions(), (Regions{2, 0, 6, 3}));
-  EXPECT_FALSE(head.policy.due());
+  EXPECT_FALSE(head.policy.should_evict());
   head.policy.append(1);
   EXPECT_EQ(head.policy.regions(), (Regions{2, 0, 7, 3}));
-  EXPECT_TRUE(head.policy.due());
+  EXPECT_TRUE(head.policy.should_evict());
   head.policy.select();
   EXPECT_EQ(head.policy.regions(), (Regions{2, 3, 0, 3}));
-  EXPECT_FALSE(head.policy.due());
+  EXPECT_FALSE(head.policy.should_evict());
 }
 
-TEST(Segments, OfFreshRowsLeaveTheHeaviestOfEachChunk) {
+TEST(Segments, OfUnfilteredRowsLeaveTheHeaviestOfEachChunk) {
   Head head(options(6, 3));
   EXPECT_EQ(head(8, {1, 3, 2, /**/ 9, 8, 7, /**/ 4, 5}), (Rows{1, 3, 7}));
 }
@@ -91,7 +91,7 @@ TEST(Segments, ThinTheHiveByItsOwnStride) {
   o.hive_stride = 4;
   Head head(o);
   EXPECT_EQ(head(8), (Rows{0, 2, 4, 6}));
-  EXPECT_EQ(head(4), (Rows{0, 8, 10})) << "one of four of the hive, one of two of the fresh";
+  EXPECT_EQ(head(4), (Rows{0, 8, 10})) << "one of four of the hive, one of two of the unfiltered";
 }
 
 TEST(Segments, MayThinTheHiveByItsScores) {
@@ -111,12 +111,12 @@ TEST(Segments, MayThinTheHiveByWiderChunks) {
   EXPECT_EQ(head(4, {0, 0, 8, 9, /**/ 0, 7, 7, 0}), (Rows{4, 6, 8, 9}));
 }
 
-TEST(Segments, MayTakeHiveAndFreshTogether) {
+TEST(Segments, MayTakeHiveAndUnfilteredTogether) {
   Options o = options(6, 3);
   o.hive = HiveRule::together;
   Head head(o);
   EXPECT_EQ(head(7, {1, 2, 3, /**/ 4, 5, 6, /**/ 7}), (Rows{2, 5, 6}));
-  // Seven rows, chunks of three across the border of hive and fresh.
+  // Seven rows, chunks of three across the border of hive and unfiltered.
   EXPECT_EQ(head(4, {1, 9, 2, /**/ 3, 4, 5, /**/ 6}), (Rows{5, 9, 10}));
 }
 
@@ -155,7 +155,7 @@ TEST(Segments, InASinglePassLeaveALongPromptUnbounded) {
   head(4000);
   EXPECT_EQ(head.policy.rows(), 932);
   head(1);
-  EXPECT_EQ(head.policy.regions(), (Regions{4, 257, 0, 160})) << "256 of 768 and the one fresh row";
+  EXPECT_EQ(head.policy.regions(), (Regions{4, 257, 0, 160})) << "256 of 768 and the one unfiltered row";
 }
 
 TEST(Segments, InLaterPassesFollowTheHivesRule) {
@@ -225,8 +225,9 @@ TEST(Segments, StayBoundedInSinglePasses) {
 TEST(Segments, EvictOnlyNowAndThen) {
   Head head(options(10, 2), 1);
   int evictions = 0;
-  for (int i = 0; i < 100; ++i) evictions += static_cast<int>(head(1).size()) < 11 && head.policy.regions().fresh == 0;
-  // At 11 rows, leaving 6; then every five: 3 of the hive's 6 and 3 of 5 fresh rows are 6 again.
+  for (int i = 0; i < 100; ++i)
+    evictions += static_cast<int>(head(1).size()) < 11 && head.policy.regions().unfiltered == 0;
+  // At 11 rows, leaving 6; then every five: 3 of the hive's 6 and 3 of 5 unfiltered rows are 6 again.
   EXPECT_EQ(evictions, 1 + (100 - 11) / 5);
 }
 
@@ -279,15 +280,15 @@ TEST(Segments, OfChunksStayBoundedAndEnd) {
 }
 
 TEST(Segments, LeaveWhatAPromptIsToLeave) {
-  for (int fresh = 1; fresh < 300; fresh += 1 + fresh / 9)
-    for (int left = 1; left <= fresh; ++left) {
-      Options o = options(fresh, 5);
-      o.leave(left, fresh);
-      ASSERT_GE(o.chunk, std::min(8, fresh));
-      if (left == fresh) continue;
-      o.threshold = std::max(left, fresh / 2);  // due, and one pass will do
-      if (o.threshold == fresh) continue;
-      ASSERT_EQ(Head(o)(fresh).size(), static_cast<std::size_t>(left)) << fresh;
+  for (int unfiltered = 1; unfiltered < 300; unfiltered += 1 + unfiltered / 9)
+    for (int left = 1; left <= unfiltered; ++left) {
+      Options o = options(unfiltered, 5);
+      o.leave(left, unfiltered);
+      ASSERT_GE(o.chunk, std::min(8, unfiltered));
+      if (left == unfiltered) continue;
+      o.threshold = std::max(left, unfiltered / 2);  // an eviction, and one pass will do
+      if (o.threshold == unfiltered) continue;
+      ASSERT_EQ(Head(o)(unfiltered).size(), static_cast<std::size_t>(left)) << unfiltered;
     }
   Options o;
   o.leave(373, 1000);

@@ -7,7 +7,7 @@
 
 namespace {
 
-using SharedGiven = typed::Policy<typed::Shared<typed::Given>, buzz::TopK>;
+using SharedUserScores = typed::Policy<typed::Shared<typed::UserScores>, buzz::TopK>;
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
 
@@ -15,13 +15,13 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 /// What each head keeps of the given scores, [heads, rows].
 std::vector<Rows> kept(const Values& scores, int heads, int rows, int heavy) {
-  SharedGiven::Options o;
+  SharedUserScores::Options o;
   o.window = 0;
   o.heavy = heavy;
-  SharedGiven policy(o, heads, rows);
+  SharedUserScores policy(o, heads, rows);
   policy.append(rows);
   policy.give(buzz::view(scores, 1, heads, rows));
-  const buzz::Keep& keep = policy.select();
+  const buzz::KeptRows& keep = policy.select();
   std::vector<Rows> result;
   for (int h = 0; h < heads; ++h) result.emplace_back(keep.rows(h).begin(), keep.rows(h).end());
   return result;
@@ -39,7 +39,7 @@ TEST(Shared, OfARowThatIsNanToOneHeadIsNan) {
 }
 
 TEST(Shared, KeepsScoresApart) {
-  SharedGiven policy({}, 2, 2);
+  SharedUserScores policy({}, 2, 2);
   policy.append(2);
   const Values scores = {1, 2, /**/ 3, 4};
   policy.give(buzz::view(scores, 1, 2, 2));
@@ -48,10 +48,10 @@ TEST(Shared, KeepsScoresApart) {
 }
 
 TEST(Shared, SecondEvictionsAreNotThoseOfTheFirst) {
-  SharedGiven::Options o;
+  SharedUserScores::Options o;
   o.window = 0;
   o.heavy = 2;
-  SharedGiven policy(o, 2, 4);
+  SharedUserScores policy(o, 2, 4);
   for (Values scores : {Values{4, 3, 2, 1, /**/ 0, 0, 0, 0}, Values{0, 0, 3, 4, /**/ 9, 0, 0, 0}}) {
     policy.append(4 - policy.rows());
     policy.give(buzz::view(scores, 1, 2, 4));

@@ -7,7 +7,7 @@
 
 namespace {
 
-using buzz::Keep;
+using buzz::KeptRows;
 using buzz::Rope;
 using buzz::Rotation;
 using buzz::Shape;
@@ -54,8 +54,8 @@ Values row(const View<const T>& rows, int head, int r) {
 }
 
 /// Keeps the given rows of both heads.
-Keep keeping(int from, const std::vector<int>& head0, const std::vector<int>& head1) {
-  Keep keep(kHeads, from);
+KeptRows keeping(int from, const std::vector<int>& head0, const std::vector<int>& head1) {
+  KeptRows keep(kHeads, from);
   keep.begin(from, static_cast<int>(head0.size()));
   for (std::size_t i = 0; i < head0.size(); ++i) {
     keep.list(0)[i] = head0[i];
@@ -143,10 +143,10 @@ TEST(Store, RotatesKeysAndNotValues) {
   two.insert(two.end(), k.begin(), k.end());
   store.append(view(two), view(two), rotation, angles(rotation, 2).data());
   EXPECT_EQ(row(keys(store), 0, 0), (Values{1, 0, 1, 0})) << "position 0";
-  const Values turned = row(keys(store), 0, 1), other = row(keys(store), 1, 1);
-  EXPECT_FLOAT_EQ(turned[0], std::cos(1.f));
-  EXPECT_FLOAT_EQ(turned[1], std::sin(1.f));
-  EXPECT_FLOAT_EQ(turned[2], std::cos(0.01f));
+  const Values rotated = row(keys(store), 0, 1), other = row(keys(store), 1, 1);
+  EXPECT_FLOAT_EQ(rotated[0], std::cos(1.f));
+  EXPECT_FLOAT_EQ(rotated[1], std::sin(1.f));
+  EXPECT_FLOAT_EQ(rotated[2], std::cos(0.01f));
   EXPECT_FLOAT_EQ(other[0], -std::sin(1.f));
   EXPECT_EQ(row(values(store), 0, 1), (Values{1, 0, 1, 0}));
 }
@@ -189,7 +189,7 @@ TEST(Store, RotatesMovedKeysByTheirMoves) {
   Store<float> store(kShape, kCapacity);
   const Values k(5 * kHeads * kDim, 1.f);
   store.append(view(k), view(k), rotation, angles(rotation, 5).data());
-  const Keep keep = keeping(5, {0, 2, 3}, {1, 3, 4});
+  const KeptRows keep = keeping(5, {0, 2, 3}, {1, 3, 4});
   store.compact(keep);
   Values room(kDim);
   store.rotate_moved(keep, rotation, room.data());

@@ -11,8 +11,8 @@
 
 namespace {
 
-using ByGiven = typed::Policy<typed::Given, buzz::TopK>;
-using Options = ByGiven::Options;
+using ByUserScores = typed::Policy<typed::UserScores, buzz::TopK>;
+using Options = ByUserScores::Options;
 using Rows = std::vector<int>;
 using Values = std::vector<float>;
 
@@ -30,7 +30,7 @@ Options options(int heavy, int sink = 0, int window = 0) {
 /// Positions that are left of the given scores, one row each.
 Rows left(const Options& o, const Values& scores) {
   const int rows = static_cast<int>(scores.size());
-  ByGiven policy(o, 1, rows);
+  ByUserScores policy(o, 1, rows);
   policy.append(rows);
   policy.give(buzz::view(scores, 1, 1, rows));
   policy.select();
@@ -62,11 +62,11 @@ TEST(TopK, StayIfThereAreNoMore) {
 TEST(TopK, OfZeroAreTheProtectedRowsAlone) { EXPECT_EQ(left(options(0, 1, 2), {1, 2, 3, 4, 5}), (Rows{0, 3, 4})); }
 
 TEST(TopK, ByDefaultAreTakenAtEveryCall) {
-  ByGiven policy(options(3, 1, 2), 1);
+  ByUserScores policy(options(3, 1, 2), 1);
   EXPECT_EQ(policy.capacity(), 1 + 2 + 3 + 1);
   for (int i = 1; i <= 20; ++i) {
     policy.append(1);
-    EXPECT_EQ(policy.due(), i > 6);
+    EXPECT_EQ(policy.should_evict(), i > 6);
     policy.select();
     EXPECT_EQ(policy.rows(), std::min(i, 6));
   }
@@ -75,7 +75,7 @@ TEST(TopK, ByDefaultAreTakenAtEveryCall) {
 TEST(TopK, AThresholdMakesEvictionsRarer) {
   Options o = options(3);
   o.threshold = 8;
-  ByGiven policy(o, 1);
+  ByUserScores policy(o, 1);
   EXPECT_EQ(policy.capacity(), 8 + 1);
   std::vector<int> rows;
   for (int i = 0; i < 16; ++i) {

@@ -11,62 +11,63 @@
 namespace typed {
 
 // A score as tests name it: its options, and the value that they make.
-struct Mass {
-  static constexpr bool needs_mass = true, needs_rows = false;
+struct AttentionSum {
+  static constexpr bool needs_attention = true, needs_kv = false;
   using Options = buzz::AttentionSumOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::attention_sum(o); }
 };
-struct NewestMass {
-  static constexpr bool needs_mass = true, needs_rows = false;
+struct NewestAttention {
+  static constexpr bool needs_attention = true, needs_kv = false;
   using Options = buzz::NewestOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::attention_sum(o); }
 };
-struct RecentMass {
-  static constexpr bool needs_mass = true, needs_rows = false;
+struct RecentAttention {
+  static constexpr bool needs_attention = true, needs_kv = false;
   using Options = buzz::RecentAttentionOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::recent_attention(o); }
 };
 struct KeyDiversity {
-  static constexpr bool needs_mass = false, needs_rows = true;
+  static constexpr bool needs_attention = false, needs_kv = true;
   using Options = buzz::DiversityOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::key_diversity(o); }
 };
 struct DirectionDiversity {
-  static constexpr bool needs_mass = false, needs_rows = true;
+  static constexpr bool needs_attention = false, needs_kv = true;
   using Options = buzz::DirectionOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::key_diversity(o); }
 };
 struct MiddleDiversity {
-  static constexpr bool needs_mass = false, needs_rows = true;
+  static constexpr bool needs_attention = false, needs_kv = true;
   using Options = buzz::MiddleDiversityOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::key_diversity(o); }
 };
 struct ValueNorm {
-  static constexpr bool needs_mass = false, needs_rows = true;
+  static constexpr bool needs_attention = false, needs_kv = true;
   using Options = buzz::ValueNormOptions;
   static buzz::ScoreSpec spec(const Options&) { return buzz::value_norm(); }
 };
-struct Given {
-  static constexpr bool needs_mass = false, needs_rows = false;
+struct UserScores {
+  static constexpr bool needs_attention = false, needs_kv = false;
   using Options = buzz::UserScoresOptions;
   static buzz::ScoreSpec spec(const Options&) { return buzz::user_score(); }
 };
 struct NoScore {
-  static constexpr bool needs_mass = false, needs_rows = false;
+  static constexpr bool needs_attention = false, needs_kv = false;
   using Options = buzz::NoScoreOptions;
   static buzz::ScoreSpec spec(const Options&) { return buzz::no_score(); }
 };
 template <class A, class B>
-struct Mixed {
-  static constexpr bool needs_mass = A::needs_mass || B::needs_mass, needs_rows = A::needs_rows || B::needs_rows;
+struct Sum {
+  static constexpr bool needs_attention = A::needs_attention || B::needs_attention,
+                        needs_kv = A::needs_kv || B::needs_kv;
   struct Options : A::Options, B::Options {
     float weight = 1;
   };
   static buzz::ScoreSpec spec(const Options& o) { return buzz::sum(A::spec(o), B::spec(o), o.weight); }
 };
 template <class Score>
-struct Fading {
-  static constexpr bool needs_mass = Score::needs_mass, needs_rows = Score::needs_rows;
+struct Faded {
+  static constexpr bool needs_attention = Score::needs_attention, needs_kv = Score::needs_kv;
   struct Options : Score::Options, buzz::FadingOptions {};
   static buzz::ScoreSpec spec(const Options& o) { return buzz::faded(Score::spec(o), o); }
 };
@@ -81,7 +82,7 @@ constexpr buzz::Sharing sharing_of<Shared<Score>> = buzz::Sharing::layer;
 template <class Score, class Select>
 class Policy : public buzz::Evictor {
  public:
-  static constexpr bool needs_mass = Score::needs_mass, needs_rows = Score::needs_rows;
+  static constexpr bool needs_attention = Score::needs_attention, needs_kv = Score::needs_kv;
   struct Options : buzz::PolicyOptions<Select, typename Score::Options> {
     using Base = buzz::PolicyOptions<Select, typename Score::Options>;
     Options() = default;
@@ -112,17 +113,17 @@ class Policy : public buzz::Evictor {
   Options options_;
 };
 
-using Beehive = Policy<Mass, buzz::Segments>;
+using Beehive = Policy<AttentionSum, buzz::Segments>;
 using Strided = Policy<NoScore, buzz::Segments>;
 using DiverseBeehive = Policy<KeyDiversity, buzz::Segments>;
-using KeyValueBeehive = Policy<Mixed<KeyDiversity, ValueNorm>, buzz::Segments>;
-using HeavyHitter = Policy<Mass, buzz::TopK>;
+using KeyValueBeehive = Policy<Sum<KeyDiversity, ValueNorm>, buzz::Segments>;
+using HeavyHitter = Policy<AttentionSum, buzz::TopK>;
 using KeyDiff = Policy<DirectionDiversity, buzz::TopKOfAll>;
-using KeyOutliers = Policy<Shared<Fading<MiddleDiversity>>, buzz::TopKOfHistory>;
-using Tova = Policy<Shared<NewestMass>, buzz::TopKOfAll>;
-using SnapKv = Policy<RecentMass, buzz::TopKOfPrefix>;
-using Streaming = Policy<NoScore, buzz::Nothing>;
-using Full = Policy<NoScore, buzz::Everything>;
+using KeyOutliers = Policy<Shared<Faded<MiddleDiversity>>, buzz::TopKOfHistory>;
+using Tova = Policy<Shared<NewestAttention>, buzz::TopKOfAll>;
+using SnapKv = Policy<RecentAttention, buzz::TopKOfPrefix>;
+using Streaming = Policy<NoScore, buzz::KeepNone>;
+using Full = Policy<NoScore, buzz::KeepAll>;
 using Options = Beehive::Options;
 
 /// A cache of such a policy.

@@ -124,11 +124,11 @@ typed::Beehive::Options wide() {
 
 Values scores(const typed::Beehive& p) { return Values(p.scores(0).begin(), p.scores(0).end()); }
 
-/// Appends one token and observes it, giving `mass` to every row.
-void token(typed::Beehive& p, float mass) {
+/// Appends one token and observes it, giving `sum` to every row.
+void token(typed::Beehive& p, float sum) {
   p.append(1);
-  const Values all(static_cast<std::size_t>(p.rows()), mass);
-  p.observe_mass(buzz::view(all, 1, 1, p.rows()));
+  const Values all(static_cast<std::size_t>(p.rows()), sum);
+  p.observe_sums(buzz::view(all, 1, 1, p.rows()));
 }
 
 TEST(PolicyRollback, TakesScoresBackExactly) {
@@ -147,8 +147,8 @@ TEST(PolicyRollback, TakesScoresBackExactly) {
 TEST(PolicyRollback, OfPartOfACallTakesItsLastPartsBack) {
   typed::Beehive p(wide(), 1, 8, 4);
   p.append(3);
-  const Values parts = {1, 0, 0, /**/ 2, 3, 0, /**/ 4, 5, 6};
-  p.observe_mass(buzz::view(parts, 3, 1, 3));
+  const Values slices = {1, 0, 0, /**/ 2, 3, 0, /**/ 4, 5, 6};
+  p.observe_sums(buzz::view(slices, 3, 1, 3));
   p.rollback(1);
   EXPECT_EQ(scores(p), (Values{3, 3}));
   p.rollback(1);
@@ -157,11 +157,11 @@ TEST(PolicyRollback, OfPartOfACallTakesItsLastPartsBack) {
   EXPECT_EQ(p.rows(), 0);
 }
 
-TEST(PolicyRollback, CannotSplitAPart) {
+TEST(PolicyRollback, CannotSplitASlice) {
   typed::Beehive p(wide(), 1, 8, 4);
   p.append(4);
-  const Values parts = {1, 1, 1, 1, /**/ 2, 2, 2, 2};  // three queries together, then the newest
-  p.observe_mass(buzz::view(parts, 2, 1, 4));
+  const Values slices = {1, 1, 1, 1, /**/ 2, 2, 2, 2};  // three queries together, then the newest
+  p.observe_sums(buzz::view(slices, 2, 1, 4));
   EXPECT_TRUE(p.can_rollback(1));
   EXPECT_FALSE(p.can_rollback(2));
   EXPECT_EQ(refused([&] { p.rollback(2); }), "rollback");
@@ -180,7 +180,7 @@ TEST(PolicyRollback, TakesBackTokensThatWereNeverObserved) {
 }
 
 TEST(PolicyRollback, OfGivenScoresBringsTheEarlierOnesBack) {
-  using Policy = typed::Policy<typed::Given, buzz::Segments>;
+  using Policy = typed::Policy<typed::UserScores, buzz::Segments>;
   Policy p(Policy::Options(), 1, 8, 4);
   p.append(2);
   const Values first = {1, 2}, second = {3, 4, 5};

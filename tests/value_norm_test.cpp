@@ -28,20 +28,20 @@ std::vector<Rows> kept(const std::vector<T>& values, int heads, int rows, int he
   const buzz::View<const T> k = buzz::view(keys, heads, rows, dim), v = buzz::view(values, heads, rows, dim);
   const Values ones(static_cast<std::size_t>(heads * rows), 1.f);
   const buzz::View<const float> scales(ones.data(), buzz::has_scale<T> ? 1 : 0, heads, rows);
-  const buzz::Keep& keep = policy.select(buzz::RowsView<T>(k, scales), buzz::RowsView<T>(v, scales));
+  const buzz::KeptRows& keep = policy.select(buzz::RowsView<T>(k, scales), buzz::RowsView<T>(v, scales));
   std::vector<Rows> result;
   for (int h = 0; h < heads; ++h) result.emplace_back(keep.rows(h).begin(), keep.rows(h).end());
   return result;
 }
 
-/// A row's worth, one row of values of one head.
+/// A row's importance, one row of values of one head.
 float norm(const Values& value) {
   const int dim = static_cast<int>(value.size());
   const buzz::RowsView<float> rows(buzz::View<const float>(value.data(), 1, 1, dim));
   const buzz::FloatRowsOf<float> values(rows);
-  double worth = -1;
-  buzz::ValueNorm().importance({0, 0, 1, nullptr, 1, nullptr, &values}, &worth);
-  return static_cast<float>(worth);
+  double importance = -1;
+  buzz::ValueNorm().importance({0, 0, 1, nullptr, 1, nullptr, &values}, &importance);
+  return static_cast<float>(importance);
 }
 
 TEST(ValueNorm, IsTheEuclideanLength) {
@@ -81,11 +81,11 @@ TEST(ValueNorm, CountsEachRowsScale) {
   const Values scales = {0.1f, 1, 3};
   const buzz::RowsView<std::int8_t> rows(buzz::view(codes, 1, 3, 1), buzz::view(scales, 1, 1, 3));
   const buzz::FloatRowsOf<std::int8_t> values(rows);
-  double worth[3];
-  buzz::ValueNorm().importance({0, 0, 3, nullptr, 3, nullptr, &values}, worth);
-  EXPECT_FLOAT_EQ(static_cast<float>(worth[0]), 12.7f);
-  EXPECT_EQ(worth[1], 100);
-  EXPECT_EQ(worth[2], 150);
+  double importance[3];
+  buzz::ValueNorm().importance({0, 0, 3, nullptr, 3, nullptr, &values}, importance);
+  EXPECT_FLOAT_EQ(static_cast<float>(importance[0]), 12.7f);
+  EXPECT_EQ(importance[1], 100);
+  EXPECT_EQ(importance[2], 150);
 }
 
 TEST(ValueNorm, OfNanLosesAndOfInfinityWins) { EXPECT_EQ(kept<float>({kNan, 1, -kInf, 2}, 1, 4, 2)[0], (Rows{2, 3})); }

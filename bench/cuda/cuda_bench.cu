@@ -82,7 +82,7 @@ double copy_rate(cudaStream_t stream) {
   return 2 * static_cast<double>(bytes) / time;
 }
 
-/// Policies of which nothing is due before `rows` rows.
+/// Policies that evict nothing before `rows` rows.
 buzz::Policy beehive(int rows) {
   buzz::BeehiveOptions o;
   o.threshold = rows - o.sink - o.window;
@@ -154,7 +154,7 @@ double attention(const buzz::Policy& policy, int sequences, int rows, cudaStream
       });
 }
 
-/// A whole decode step in a graph, as it is (with_eviction: the eviction's kernels too, which find nothing due).
+/// A whole decode step in a graph, as it is (with_eviction: the eviction's kernels too, which find nothing to evict).
 double step(bool with_eviction, cudaStream_t stream) {
   Filled filled(1, 564, beehive(564), stream);
   BUZZ_MUST(filled.cache.evict(stream));
@@ -220,10 +220,10 @@ int main() {
   say("copy, GB/s", 0, 0, copy_rate(stream) / 1000);
   for (const int batch : {1, 32})
     for (const int rows : {564, 4096, 32768}) {
-      say("attention with mass, us", batch, rows, attention(beehive(rows + runs), batch, rows, stream));
+      say("attention with sums, us", batch, rows, attention(beehive(rows + runs), batch, rows, stream));
       say("attention, us", batch, rows, attention(full(rows + runs), batch, rows, stream));
     }
   say("step, us", 1, 564, step(false, stream));
-  say("step with eviction not due, us", 1, 564, step(true, stream));
+  say("step with no eviction, us", 1, 564, step(true, stream));
   for (const int batch : {1, 32}) say("eviction, us", batch, 565, eviction(batch, stream));
 }

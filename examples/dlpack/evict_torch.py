@@ -39,7 +39,7 @@ std::vector<std::vector<int64_t>> evict(torch::Tensor k, torch::Tensor v, torch:
   evictor.append(rows);
   const auto p = borrowed(probabilities);
   evictor.observe(buzz::from_dlpack<const float>(p->dl_tensor));
-  const buzz::Keep& keep = evictor.select();
+  const buzz::KeptRows& keep = evictor.select();
   for (const torch::Tensor& tensor : {k, v}) {
     const auto lent = borrowed(tensor);
     const DLDevice device = lent->dl_tensor.device;
@@ -79,9 +79,9 @@ def main():
     heads, rows, dim, heavy = 4, 600, 64, 100
     k, v = torch.randn(heads, rows, dim, device=device), torch.randn(heads, rows, dim, device=device)
     before = [k.clone(), v.clone()]
-    mass = torch.softmax(torch.randn(2 * heads, 1, rows), -1)
-    kept = module.evict(k, v, mass, heavy)
-    score = mass.view(heads, 2, rows).sum(1)
+    probabilities = torch.softmax(torch.randn(2 * heads, 1, rows), -1)
+    kept = module.evict(k, v, probabilities, heavy)
+    score = probabilities.view(heads, 2, rows).sum(1)
     for h in range(heads):
         chosen = torch.topk(score[h, :rows - 32], heavy).indices.sort().values.tolist() + list(range(rows - 32, rows))
         assert kept[h] == chosen, "head %d keeps other rows than torch.topk" % h

@@ -52,10 +52,10 @@ int main() {
     evictor.observe(buzz::view(probabilities, query_heads, 1, evictor.rows()));
 
     peak = evictor.rows() > peak ? evictor.rows() : peak;
-    if (!evictor.due()) continue;
-    const buzz::Keep& keep = evictor.select();
-    buzz::compact(keep, token_major);
-    buzz::compact(keep, head_major);
+    if (!evictor.should_evict()) continue;
+    const buzz::KeptRows& kept = evictor.select();
+    buzz::compact(kept, token_major);
+    buzz::compact(kept, head_major);
     ++evictions;
   }
   std::printf("%d tokens, %d evictions, %d rows at most of %d\n", tokens, evictions, peak, capacity);

@@ -60,7 +60,7 @@ int main() {
     for (auto& s : all) {
       s->decode();
       fewest_free = pool.free() < fewest_free ? pool.free() : fewest_free;
-      if (!s->evictor.due()) continue;
+      if (!s->evictor.should_evict()) continue;
       const int before = s->keys.pages();
       s->keys.compact(s->evictor.select());
       given_back += before - s->keys.pages();

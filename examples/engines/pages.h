@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "buzz/error.h"
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 
 namespace engines {
 
@@ -76,15 +76,15 @@ class PagedRows {
 
   /// Moves what is kept to the front, over the borders of pages, and then gives the emptied pages back: not before, as
   /// rows come out of them. Ascending, so that no row is overwritten before it has moved.
-  void compact(const buzz::Keep& keep) {
-    for (int h = 0; h < keep.heads(); ++h)
-      keep.for_each_run(h, [&](int from, int to, int count) {
+  void compact(const buzz::KeptRows& kept) {
+    for (int h = 0; h < kept.heads(); ++h)
+      kept.for_each_run(h, [&](int from, int to, int count) {
         for (int i = 0; from != to && i < count; ++i) {
           const float* source = row(h, from + i);
           std::copy(source, source + pool_.head_dim, row(h, to + i));
         }
       });
-    resize(keep.size());
+    resize(kept.size());
   }
 
  private:

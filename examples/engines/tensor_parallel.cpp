@@ -62,7 +62,7 @@ void apart(const Ranks& ranks) {
       for (std::int32_t p : evictor.positions(q / group))
         probabilities.push_back(made_up::attention(ranks.first * group + q, t, p));
     evictor.observe(buzz::view(probabilities, ranks.count * group, 1, evictor.rows()));
-    if (evictor.due()) evictor.select();  // and compact this rank's K and V
+    if (evictor.should_evict()) evictor.select();  // and compact this rank's K and V
   }
   std::vector<std::int32_t> own;
   for (int h = 0; h < ranks.count; ++h) own.insert(own.end(), evictor.positions(h).begin(), evictor.positions(h).end());
@@ -74,34 +74,34 @@ void apart(const Ranks& ranks) {
   std::printf("\n");
 }
 
-/// All heads keep the same rows: what the row was worth to this rank's heads is added up here, and to all heads by one
-/// all-reduce an eviction. In whole numbers, so that the sum is the same in any order and on every rank: of floats it
-/// need not be, and ranks that keep different rows compute nonsense. Returns whether all keep the same.
+/// All heads keep the same rows: the attention that a row got from this rank's heads is added up here, and from all
+/// heads by one all-reduce an eviction. In whole numbers, so that the sum is the same in any order and on every rank:
+/// of floats it need not be, and ranks that keep different rows compute nonsense. Returns whether all keep the same.
 bool together(const Ranks& ranks) {
   buzz::TopK::Options o;
   o.heavy = 32;
   o.threshold = 64;
   buzz::Evictor evictor(buzz::policy(buzz::user_score(), o, {/*sink*/ 0, /*window*/ 32}), /*kv_heads*/ 1);
   const auto capacity = static_cast<std::size_t>(evictor.capacity());
-  std::vector<std::int64_t> mass(capacity), sums(capacity);  // of each row: to this rank's heads, to all
+  std::vector<std::int64_t> sums(capacity), all(capacity);  // of each row: to this rank's heads, to all
   std::vector<float> scores(capacity);
   int reductions = 0;
   for (int t = 0; t < tokens; ++t) {
-    mass[static_cast<std::size_t>(evictor.rows())] = 0;
+    sums[static_cast<std::size_t>(evictor.rows())] = 0;
     evictor.append(1);
     for (int r = 0; r < evictor.rows(); ++r)
       for (int q = 0; q < ranks.count * group; ++q) {
         const float p = made_up::attention(ranks.first * group + q, t, evictor.positions(0)[r]);
-        mass[static_cast<std::size_t>(r)] += std::llround(std::ldexp(p, 30));
+        sums[static_cast<std::size_t>(r)] += std::llround(std::ldexp(p, 30));
       }
-    if (!evictor.due()) continue;
+    if (!evictor.should_evict()) continue;
     const int rows = evictor.rows();
-    MPI_Allreduce(mass.data(), sums.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(sums.data(), all.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     ++reductions;
-    for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(sums[r]);
+    for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(all[r]);
     evictor.give(buzz::View<const float>(scores.data(), 1, 1, rows));
-    const buzz::Keep& keep = evictor.select();
-    buzz::compact(keep, 0, buzz::view(mass, 1, evictor.capacity(), 1));  // and this rank's K and V
+    const buzz::KeptRows& kept = evictor.select();
+    buzz::compact(kept, 0, buzz::view(sums, 1, evictor.capacity(), 1));  // and this rank's K and V
   }
   const std::vector<std::int32_t> own(evictor.positions(0).begin(), evictor.positions(0).end());
   const std::vector<std::int32_t> all = gather(ranks, own);

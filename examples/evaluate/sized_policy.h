@@ -45,10 +45,10 @@ inline void fill(buzz::Policy& policy, const std::string& text, const Sizes& siz
   if (segments == nullptr) fail("fill", printable(text), "no value, since policy " + policy.name + " has no chunks");
   if (!buzz::is_number(text, &least) || least < 0 || least > (1 << 24) || least != std::floor(least))
     fail("fill", printable(text), "0 to " + std::to_string(1 << 24));
-  const int fresh = sizes.max_chunk - policy.protect.sink - policy.protect.window;
-  if (least == 0 || sizes.max_chunk <= sizes.counted || segments->threshold >= fresh) return;
+  const int unfiltered = sizes.max_chunk - policy.protect.sink - policy.protect.window;
+  if (least == 0 || sizes.max_chunk <= sizes.counted || segments->threshold >= unfiltered) return;
   buzz::Segments::Options o = *segments;
-  o.leave(o.threshold, fresh, static_cast<int>(least));
+  o.leave(o.threshold, unfiltered, static_cast<int>(least));
   policy.select = o;
 }
 
@@ -61,7 +61,7 @@ inline buzz::Policy sized_policy(const std::string& spec, const Sizes& sizes) {
   buzz::Policy own = buzz::policy(spec.substr(0, colon));
   if (own.score.as<buzz::UserScoresOptions>() != nullptr)
     fail("policy", own.name, "one without scores of the user's, which nobody gives here");
-  if (own.select.as<buzz::Everything::Options>() != nullptr) {
+  if (own.select.as<buzz::KeepAll::Options>() != nullptr) {
     if (colon < spec.size()) fail("policy", printable(spec), own.name + ", which has no options here");
     return buzz::policy(own.name + ":capacity=" + std::to_string(sizes.tokens));
   }

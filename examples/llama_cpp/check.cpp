@@ -70,7 +70,7 @@ class FloatRope {
 class ToldCache final : public tiny_llama::Cache {
  public:
   ToldCache(const tiny_llama::Config& c, bool closed, int kept, int threshold)
-      : closed_(closed), kept_(kept), turned_q_(c), turned_k_(c) {
+      : closed_(closed), kept_(kept), rotated_q_(c), rotated_k_(c) {
     const buzz::Policy given = buzz::policy(buzz::user_score(), buzz::TopK::Options{kept, threshold}, {0, 0});
     const buzz::Rope rope = closed ? tiny_llama::rope_of(c, buzz::Positions::compact) : buzz::Rope{};
     for (int i = 0; i < c.layers; ++i)
@@ -82,8 +82,8 @@ class ToldCache final : public tiny_llama::Cache {
               buzz::View<float> out) override {
     auto& cache = layers_[static_cast<std::size_t>(layer)];
     const int first = cache.next_position();
-    cache.append(closed_ ? k : turned_k_(k, first), v);
-    cache.attend(closed_ ? q : turned_q_(q, first), out);
+    cache.append(closed_ ? k : rotated_k_(k, first), v);
+    cache.attend(closed_ ? q : rotated_q_(q, first), out);
   }
   int max_chunk() const override { return chunk; }
   int layers() const override { return static_cast<int>(layers_.size()); }
@@ -108,7 +108,7 @@ class ToldCache final : public tiny_llama::Cache {
  private:
   bool closed_;
   int kept_;
-  FloatRope turned_q_, turned_k_;
+  FloatRope rotated_q_, rotated_k_;
   std::vector<buzz::BuzzCache<float>> layers_;
 };
 

@@ -20,16 +20,17 @@ struct Region {
   const char *name, *about;
   int hue;
 };
-constexpr Region regions[] = {{"sink", "the first rows of the sequence: they stay", 210},
-                              {"hive", "what earlier evictions left: it is thinned", 40},
-                              {"fresh", "left the window since the last eviction: the best of each chunk stay", 140},
-                              {"window", "the newest rows: they stay", 280}};
+constexpr Region regions[] = {
+    {"sink", "the first rows of the sequence: they stay", 210},
+    {"hive", "what earlier evictions left: it is thinned", 40},
+    {"unfiltered", "left the window since the last eviction: the best of each chunk stay", 140},
+    {"window", "the newest rows: they stay", 280}};
 
 inline std::string fill(int hue) { return "fill:hsl(" + std::to_string(hue) + " 60% var(--light))"; }
 
 /// The size of region i, in the order of `regions`.
 inline int size_of(const buzz::Regions& r, int i) {
-  const int sizes[] = {r.sink, r.hive, r.fresh, r.window};
+  const int sizes[] = {r.sink, r.hive, r.unfiltered, r.window};
   return sizes[i];
 }
 /// Which of `regions` row `row` lies in.

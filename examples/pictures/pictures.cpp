@@ -84,7 +84,7 @@ class Pages {
                     " rows lie between them. This is KV head 0 after " + std::to_string(e.before.tokens) +
                     " tokens. A bar is a row's score: all the attention that it got so far (the sink's goes on past "
                     "the edge). Lines divide the chunks.");
-    page_.paragraph("Of the fresh rows the best of each " + std::to_string(o.stride) +
+    page_.paragraph("Of the unfiltered rows the best of each " + std::to_string(o.stride) +
                     " stays, ties to the older; of the hive the first of each " + std::to_string(hive_stride) +
                     ", whatever the scores; what is struck out goes. Those that stay are the new hive: " +
                     std::to_string(r.middle()) + " rows become " + std::to_string(e.after.regions.hive) +

@@ -105,7 +105,7 @@ class Cursor {
   std::size_t at_ = 0;
 };
 
-/// A whole file in memory, and what is where in it. Everything it returns points into it.
+/// A whole file in memory, and what is where in it. All that it returns points into it.
 class Gguf {
  public:
   static Gguf parse(std::vector<char> file) { return Gguf(std::move(file)); }

@@ -87,7 +87,7 @@ class Llama {
     return static_cast<int>(n);
   }
 
-  /// mixed = attention of layer i over its cache, which rotates q and k, appends, and evicts when it is due.
+  /// mixed = attention of layer i over its cache, which rotates q and k, appends, and evicts where it should.
   void attend(int i, int n) {
     const Config& c = model_.config;
     const buzz::View<float> q(scratch_.q.data(), n, c.query_heads, c.head_dim);

@@ -61,7 +61,7 @@ inline std::string shown(const Value& value) {
                                          : "an array of " + std::to_string(value.count) + " elements";
 }
 
-/// Reads the keys that begin with `space`, and remembers which; the other accessors are as those of Gguf.
+/// Reads the keys that begin with `space`, and notes which; the other accessors are as those of Gguf.
 class Metadata {
  public:
   /// The file must outlive it. space: as "llama.".

@@ -12,8 +12,9 @@
 
 namespace buzz {
 
-/// Softmax attention of a call's queries over the cached rows, with the probability mass that each row received, in
-/// one go. Causal: the queries are the newest rows, and none sees a later row. Scratch is allocated in the constructor.
+/// Softmax attention of a call's queries over the cached rows, with the sum of the probabilities that each row
+/// received, in one go. Causal: the queries are the newest rows, and none sees a later row. Scratch is allocated in the
+/// constructor.
 class Attention {
  public:
   /// capacity: most rows. Errors: an option out of its range.
@@ -24,69 +25,69 @@ class Attention {
         capacity_(capacity) {
     check(options);
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
-    parts_ = (options.threads - 1) / shape.kv_heads + 1;
+    pieces_ = (options.threads - 1) / shape.kv_heads + 1;
     heads_at_once_ = (std::min)(options.threads, shape.kv_heads);
     mismatch_.resize(size(heads_at_once_));
-    scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * parts_, task_scratch()));
+    scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * pieces_, task_scratch()));
   }
 
   const AttentionOptions& options() const { return options_; }  ///< with the scale that is used
 
   /// q, out: [tokens, query_heads, head_dim]; keys, values: [kv_heads, rows, head_dim], tokens <= rows <= capacity.
-  /// mass: [parts, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last parts are
-  /// the newest tokens', the first is the sum of all earlier ones; an empty view: not wanted. A query whose
-  /// probabilities are not finite (a NaN in it, in a key) gives no mass and gets what arithmetic gives. Errors: another
-  /// shape. O(tokens * query_heads * rows * head_dim).
+  /// sums: [slices, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last slices
+  /// are the newest tokens', the first is the sum of all earlier ones; an empty view: not wanted. A query whose
+  /// probabilities are not finite (a NaN in it, in a key) adds to no sum and gets what arithmetic gives. Errors:
+  /// another shape. O(tokens * query_heads * rows * head_dim).
   template <class Q, class T, class O>
-  void operator()(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
-                  const View<O>& out, const View<float>& mass, Executor run = {}) {
+  void operator()(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys, const RowsView<T>& values,
+                  const View<O>& out, const View<float>& sums, Executor run = {}) {
     const int tokens = q.shape(0), rows = keys.values.shape(1);
-    require_call(q, keys, mass);
+    require_call(q, keys, sums);
     require_rows("values", values, shape_.kv_heads, rows);
     require_equal("values.shape[2]", values.values.shape(2), shape_.head_dim, "head_dim");
     require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
     for_each_head(run, [&](int head, int slot) {
       // Its first block sets what it sees.
-      clear(mass, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
+      clear(sums, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
       for (int t = 0; t < tokens; t += block_) {
         const Block b = block(head, t, tokens, rows, slot, 0);
         if (is_split(b)) continue;
-        load_queries(q, turn, b);
-        logits(keys, turn, b, 0, b.rows, b.p);
+        load_queries(q, angles, b);
+        logits(keys, angles, b, 0, b.rows, b.p);
         softmax(b);
-        weigh(values, b, out, mass, 0, shape_.head_dim);
+        weigh(values, b, out, sums, 0, shape_.head_dim);
       }
     });
-    for (int t = 0; parts_ > 1 && t < tokens; t += block_)
-      if (is_split(block(0, t, tokens, rows, 0, 0))) split(q, turn, keys, values, out, mass, t, run);
+    for (int t = 0; pieces_ > 1 && t < tokens; t += block_)
+      if (is_split(block(0, t, tokens, rows, 0, 0))) split(q, angles, keys, values, out, sums, t, run);
   }
 
   /// The same for rows without scales.
   template <class Q, class T, class O>
-  void operator()(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const T>& values,
-                  const View<O>& out, const View<float>& mass, Executor run = {}) {
-    (*this)(q, turn, RowsView<T>(keys), RowsView<T>(values), out, mass, run);
+  void operator()(const View<const Q>& q, const RopeAngles& angles, const View<const T>& keys,
+                  const View<const T>& values, const View<O>& out, const View<float>& sums, Executor run = {}) {
+    (*this)(q, angles, RowsView<T>(keys), RowsView<T>(values), out, sums, run);
   }
 
   /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
   /// [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more than a tile of probabilities.
   /// lse_mismatch() is then how far from 1 a query's add up.
   template <class Q, class T>
-  void column_sums(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const View<const float>& lse,
-                   const View<float>& mass, Executor run = {}) {
-    require_call(q, keys, mass);
+  void column_sums(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys,
+                   const View<const float>& lse, const View<float>& sums, Executor run = {}) {
+    require_call(q, keys, sums);
     require_shape("lse", lse, 1, q.shape(0), shape_.query_heads);
     std::fill(mismatch_.begin(), mismatch_.end(), 0.f);
     for_each_head(run, [&](int head, int slot) {
-      clear(mass, head, 0, mass.shape(2));
+      clear(sums, head, 0, sums.shape(2));
       for (int t = 0; t < q.shape(0); t += block_) {
         const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
-        load_queries(q, turn, b);
+        load_queries(q, angles, b);
         std::fill_n(b.norms, b.m, 0.f);
         for (int begin = 0; begin < b.rows; begin += tile_rows) {
           const int end = (std::min)(b.rows, begin + tile_rows);
-          logits(keys, turn, b, begin, end, b.p);
-          add_from_logits(b, begin, end, lse, mass);
+          logits(keys, angles, b, begin, end, b.p);
+          add_from_logits(b, begin, end, lse, sums);
         }
         for (int i = 0; i < b.m; ++i)
           if (is_finite(lse.row(0, b.token(i))[b.query_head(i)]))
@@ -106,29 +107,29 @@ class Attention {
 
   /// The same for rows without scales.
   template <class Q, class T>
-  void column_sums(const View<const Q>& q, const Turn& turn, const View<const T>& keys, const View<const float>& lse,
-                   const View<float>& mass, Executor run = {}) {
-    column_sums(q, turn, RowsView<T>(keys), lse, mass, run);
+  void column_sums(const View<const Q>& q, const RopeAngles& angles, const View<const T>& keys,
+                   const View<const float>& lse, const View<float>& sums, Executor run = {}) {
+    column_sums(q, angles, RowsView<T>(keys), lse, sums, run);
   }
 
   std::size_t bytes() const { return (scratch_.size() + mismatch_.size()) * sizeof(float); }  ///< allocated
 
  private:
   template <class Q, class T>
-  void require_call(const View<const Q>& q, const RowsView<T>& keys, const View<float>& mass) const {
+  void require_call(const View<const Q>& q, const RowsView<T>& keys, const View<float>& sums) const {
     const int rows = keys.values.shape(1);
     require_range("keys.shape[1]", rows, 0, capacity_);
     require_rows("keys", keys, shape_.kv_heads, rows);
     require_equal("keys.shape[2]", keys.values.shape(2), shape_.head_dim, "head_dim");
     require_range("q.shape[0]", q.shape(0), 0, rows);
     require_shape("q", q, q.shape(0), shape_.query_heads, shape_.head_dim);
-    if (!mass.empty()) require_shape("mass", mass, mass.shape(0), shape_.kv_heads, rows);
+    if (!sums.empty()) require_shape("sums", sums, sums.shape(0), shape_.kv_heads, rows);
   }
 
   // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From gemm_rows
   // query rows on Eigen's product is the faster.
   static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
-  static constexpr int mass_rows = 512;  // whose probabilities are added to the mass together, in the first-level cache
+  static constexpr int sum_rows = 512;   // whose probabilities are added to the sums together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
 
   /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
@@ -142,7 +143,7 @@ class Attention {
     int token(int i) const { return first + i / group; }
     int query_head(int i) const { return head * group + i % group; }
     int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }
-    int part(int i, int parts) const { return (std::max)(0, token(i) - (total - parts)); }
+    int slice(int i, int slices) const { return (std::max)(0, token(i) - (total - slices)); }
   };
 
   std::ptrdiff_t dim() const { return shape_.head_dim; }
@@ -169,8 +170,8 @@ class Attention {
     });
   }
 
-  /// The block of a head that begins at token `first`, with the scratch of a slot and of one of its parts.
-  Block block(int head, int first, int total, int rows, int slot, int part) {
+  /// The block of a head that begins at token `first`, with the scratch of a slot and of one of its pieces.
+  Block block(int head, int first, int total, int rows, int slot, int piece) {
     Block b;
     b.head = head;
     b.group = shape_.group();
@@ -183,43 +184,44 @@ class Attention {
     b.result = scratch_.data() + size(slot, head_scratch());
     b.norms = b.result + whole(b.m * dim());
     b.p = b.norms + whole(b.m);
-    b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * parts_ + part, task_scratch());
+    b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * pieces_ + piece, task_scratch());
     b.tile = b.queries + whole(b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows}));
     return b;
   }
 
   /// Is a block's work split within its heads? Not where Eigen's product, which sums in its own order, does it.
-  bool is_split(const Block& b) const { return parts_ > 1 && b.m < gemm_rows; }
+  bool is_split(const Block& b) const { return pieces_ > 1 && b.m < gemm_rows; }
 
-  /// One block of every head, each head's rows and then its dimensions split in parts: the sums' order stays.
+  /// One block of every head, each head's rows and then its dimensions split in pieces: the sums' order stays.
   template <class Q, class T, class O>
-  void split(const View<const Q>& q, const Turn& turn, const RowsView<T>& keys, const RowsView<T>& values,
-             const View<O>& out, const View<float>& mass, int first, Executor run) {
+  void split(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys, const RowsView<T>& values,
+             const View<O>& out, const View<float>& sums, int first, Executor run) {
     const auto at = [&](int task) {
-      return block(task / parts_, first, q.shape(0), keys.values.shape(1), task / parts_, task % parts_);
+      return block(task / pieces_, first, q.shape(0), keys.values.shape(1), task / pieces_, task % pieces_);
     };
     const int heads = shape_.kv_heads;  // all at once: there are more threads
-    run(heads * parts_, [&](int task) {
+    run(heads * pieces_, [&](int task) {
       const Block b = at(task);
-      load_queries(q, turn, b);
-      const int grain = ((b.rows - 1) / tile_rows / parts_ + 1) * tile_rows, begin = task % parts_ * grain;
-      if (begin < b.rows) logits(keys, turn, b, begin, (std::min)(b.rows, begin + grain), b.p + begin);
+      load_queries(q, angles, b);
+      const int grain = ((b.rows - 1) / tile_rows / pieces_ + 1) * tile_rows, begin = task % pieces_ * grain;
+      if (begin < b.rows) logits(keys, angles, b, begin, (std::min)(b.rows, begin + grain), b.p + begin);
     });
-    run(heads, [&](int head) { softmax(at(head * parts_)); });
-    run(heads * parts_, [&](int task) {
-      const int grain = ((shape_.head_dim - 1) / dims_grain / parts_ + 1) * dims_grain, begin = task % parts_ * grain;
+    run(heads, [&](int head) { softmax(at(head * pieces_)); });
+    run(heads * pieces_, [&](int task) {
+      const int grain = ((shape_.head_dim - 1) / dims_grain / pieces_ + 1) * dims_grain, begin = task % pieces_ * grain;
       if (begin < shape_.head_dim)
-        weigh(values, at(task), out, mass, begin, (std::min)(shape_.head_dim, begin + grain));
+        weigh(values, at(task), out, sums, begin, (std::min)(shape_.head_dim, begin + grain));
     });
   }
 
   template <class Q>
-  void load_queries(const View<const Q>& q, const Turn& turn, const Block& b) const {
+  void load_queries(const View<const Q>& q, const RopeAngles& angles, const Block& b) const {
     for (int i = 0; i < b.m; ++i) {
       float* row = b.queries + i * dim();
       convert_row(q.row(b.token(i), b.query_head(i)), shape_.head_dim, row);
-      if (turn.queries != nullptr)
-        turn.rotation->rotate(turn.queries + static_cast<std::ptrdiff_t>(b.token(i)) * turn.rotation->dims(), row);
+      if (angles.queries != nullptr)
+        angles.rotation->rotate(angles.queries + static_cast<std::ptrdiff_t>(b.token(i)) * angles.rotation->dims(),
+                                row);
       Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= static_cast<float>(logit_scale(b.seen(i)));
     }
   }
@@ -231,7 +233,7 @@ class Attention {
 
   /// out [m, b.stride]: the block's logits for rows [begin, end).
   template <class T>
-  void logits(const RowsView<T>& keys, const Turn& turn, const Block& b, int begin, int end, float* out) const {
+  void logits(const RowsView<T>& keys, const RopeAngles& angles, const Block& b, int begin, int end, float* out) const {
     for (int r = begin; r < end; r += tile_rows, out += tile_rows) {
       const int count = (std::min)(tile_rows, end - r);
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
@@ -242,14 +244,14 @@ class Attention {
           }
         kernels::dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
       };
-      if (reads_in_place<T>(b) && turn.keys == nullptr) {
+      if (reads_in_place<T>(b) && angles.keys == nullptr) {
         if constexpr (kernels::loads_packets<T>) product(keys.values.row(b.head, r), keys.values.stride(1));
       } else {
         fill_tile(keys.values, b, r, count, 0, shape_.head_dim);
-        if (turn.keys != nullptr)
+        if (angles.keys != nullptr)
           for (int i = 0; i < count; ++i)
-            turn.rotation->rotate(turn.keys + static_cast<std::ptrdiff_t>(r + i) * turn.rotation->dims(),
-                                  b.tile + i * dim());
+            angles.rotation->rotate(angles.keys + static_cast<std::ptrdiff_t>(r + i) * angles.rotation->dims(),
+                                    b.tile + i * dim());
         product(static_cast<const float*>(b.tile), dim());
       }
       for (int i = 0; has_scale<T> && i < b.m; ++i)
@@ -262,13 +264,13 @@ class Attention {
     for (int i = 0; i < b.m; ++i) b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride, b.seen(i));
   }
 
-  /// Adds the probabilities of rows [r, r + count) to mass; who is the first to add to a part sets it.
-  void add_mass(const Block& b, int r, int count, const View<float>& mass) const {
+  /// Adds the probabilities of rows [r, r + count) to sums; who is the first to add to a slice sets it.
+  void add_sums(const Block& b, int r, int count, const View<float>& sums) const {
     for (int i = 0; i < b.m; i += b.group) {
-      const int part = b.part(i, mass.shape(0)), seen = seen_of(b, i, r, count);
+      const int slice = b.slice(i, sums.shape(0)), seen = seen_of(b, i, r, count);
       const float *norms = b.norms + i, *p = b.p + i * b.stride + r;
-      float* out = mass.row(part, b.head) + r;
-      bool set = part > 0 || b.token(i) == 0;
+      float* out = sums.row(slice, b.head) + r;
+      bool set = slice > 0 || b.token(i) == 0;
       if (set) std::fill(out + seen, out + count, 0.f);
       for (int q = 0; q < b.group; set = false) {
         int end = q;  // a query of NaN gives nothing
@@ -284,17 +286,17 @@ class Attention {
     return (std::max)(0, (std::min)(count, b.seen(i) - r));
   }
 
-  /// out, dimensions [begin, end) = norms times p times values; whose begin is 0 adds the probabilities to mass, if it
+  /// out, dimensions [begin, end) = norms times p times values; whose begin is 0 adds the probabilities to sums, if it
   /// is wanted. What a query does not see is not even multiplied by 0: there could be a NaN in it.
   template <class T, class O>
-  void weigh(const RowsView<T>& values, const Block& b, const View<O>& out, const View<float>& mass, int begin,
+  void weigh(const RowsView<T>& values, const Block& b, const View<O>& out, const View<float>& sums, int begin,
              int end) const {
     const int width = end - begin;
     float* result = b.result + begin;
     for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
     for (int r = 0; r < b.rows; r += tile_rows) {
       const int count = (std::min)(tile_rows, b.rows - r);
-      if (begin == 0 && r % mass_rows == 0 && !mass.empty()) add_mass(b, r, (std::min)(mass_rows, b.rows - r), mass);
+      if (begin == 0 && r % sum_rows == 0 && !sums.empty()) add_sums(b, r, (std::min)(sum_rows, b.rows - r), sums);
       const float* weights = b.p + r;
       std::ptrdiff_t weights_stride = b.stride;
       if constexpr (has_scale<T>) {  // where the queries were, which have done
@@ -336,10 +338,10 @@ class Attention {
     return b.queries;
   }
 
-  /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to mass, and their
+  /// Logits of rows [begin, end) and each query's log-sum-exp make probabilities, which are added to sums, and their
   /// sums to norms.
   void add_from_logits(const Block& b, int begin, int end, const View<const float>& lse,
-                       const View<float>& mass) const {
+                       const View<float>& sums) const {
     for (int i = 0; i < b.m; ++i) {
       const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
       const int seen = (std::min)(end, b.seen(i)) - begin;
@@ -352,13 +354,13 @@ class Attention {
         sum = p.sum();
       }
       b.norms[i] += sum;
-      Eigen::Map<Eigen::ArrayXf>(mass.row(b.part(i, mass.shape(0)), b.head) + begin, seen) += p;
+      Eigen::Map<Eigen::ArrayXf>(sums.row(b.slice(i, sums.shape(0)), b.head) + begin, seen) += p;
     }
   }
 
-  static void clear(const View<float>& mass, int head, int begin, int end) {
-    for (int part = 0; part < mass.shape(0); ++part)
-      std::fill(mass.row(part, head) + begin, mass.row(part, head) + end, 0.f);
+  static void clear(const View<float>& sums, int head, int begin, int end) {
+    for (int slice = 0; slice < sums.shape(0); ++slice)
+      std::fill(sums.row(slice, head) + begin, sums.row(slice, head) + end, 0.f);
   }
 
   /// Floats are read where they are; so are other types where each row is converted but once, in registers.
@@ -374,9 +376,9 @@ class Attention {
 
   Shape shape_;
   AttentionOptions options_;
-  int block_;                          // tokens handled together
-  int capacity_;                       // rows
-  int parts_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
+  int block_;                           // tokens handled together
+  int capacity_;                        // rows
+  int pieces_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
   AlignedVector<float> scratch_;
   std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };

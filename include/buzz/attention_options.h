@@ -16,17 +16,17 @@ struct AttentionOptions {
   /// with log n", whose base is 512); 0: not.
   double log_base = 0;
   /// Into how many pieces a call's work is cut for the executor, each with scratch of its own: whole heads, or, where
-  /// there are more threads than KV heads, parts of their rows and of their dimensions. The results are the same bits.
+  /// there are more threads than KV heads, pieces of their rows and of their dimensions. The results are the same bits.
   int threads = 1;
   /// How far from 1 the probabilities that a log-sum-exp makes may add up; finite, >= 0. Kernels of 8 bits stay below
   /// 0.1, logits of another base, cap or scale do not.
   double lse_tolerance = 0.1;
 };
 
-/// What turns queries and raw keys to their positions: [tokens, dims] and [rows, dims] of Rotation::angles(). A null
-/// pointer: they are as they shall be used.
-struct Turn {
-  const Rotation* rotation = nullptr;  ///< of the angles; null: nothing is turned
+/// The angles that rotate queries and raw keys to their positions: [tokens, dims] and [rows, dims] of
+/// Rotation::angles(). A null pointer: they are as they shall be used.
+struct RopeAngles {
+  const Rotation* rotation = nullptr;  ///< of the angles; null: no row is rotated
   const float* queries = nullptr;      ///< angles of the queries
   const float* keys = nullptr;         ///< angles of the keys, where those are raw
 };

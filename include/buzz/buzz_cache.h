@@ -24,9 +24,9 @@ struct Memory {
 
 /// The KV cache of one attention layer of one sequence: a policy at work, a store and attention, nothing else.
 ///
-///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict when due
+///     cache.attend(q, k, v, out);  // append, attend over all rows, observe, evict where it should
 ///
-/// T: float, Eigen::half, Eigen::bfloat16 or std::int8_t (with a scale a row), the type of the stored rows. Everything
+/// T: float, Eigen::half, Eigen::bfloat16 or std::int8_t (with a scale a row), the type of the stored rows. All
 /// is allocated in the constructor. rows() never exceeds capacity(), which is sink + window + threshold + max_chunk but
 /// for Full and Passes::single (see Policy::capacity). One sequence and no mask: pads are not to be appended. Not
 /// copyable but by fork(); a moved-from cache may only be destroyed or assigned to.
@@ -41,8 +41,8 @@ class BuzzCache {
         raw_keys_(stores_raw(rope, policy, shape.max_chunk)),
         store_(shape, evictor_.capacity()),
         attention_(shape, attention, evictor_.capacity()),
-        mass_(evictor_.needs().attention ? count_of<float>("queries apart * kv_heads * capacity",
-                                                           {parts(shape.max_chunk), shape.kv_heads, capacity()})
+        sums_(evictor_.needs().attention ? count_of<float>("queries apart * kv_heads * capacity",
+                                                           {slices(shape.max_chunk), shape.kv_heads, capacity()})
                                          : 0),
         angles_(count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation_.dims()})),
         row_angles_(raw_keys_ ? count_of<float>("capacity * rope.dims", {capacity(), rotation_.dims()}) : 0) {
@@ -56,9 +56,9 @@ class BuzzCache {
   /// A deep copy, scratch and all: O(bytes()). The two live apart.
   BuzzCache fork() const { return BuzzCache(*this); }
 
-  /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts when due, so
-  /// that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads,
-  /// head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. out may be
+  /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts where it
+  /// should, so that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens,
+  /// kv_heads, head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. out may be
   /// q, k or v (the same data and strides), or have no memory in common with any, be it one tensor that they are parts
   /// of. Errors: another shape, more tokens than max_chunk, an out that reaches into q, k, v or the cache; CacheFull:
   /// no room for the rows, a position past the Rope's. The cache is then as it was. O(tokens * query_heads * rows *
@@ -87,9 +87,9 @@ class BuzzCache {
     const int first = next_rotary_position();
     if (!rotation_.compact())
       require_room("position", static_cast<long long>(first) + tokens, tokens, rotation_.rope().max_position);
-    turn_to(first, tokens);
+    make_angles(first, tokens);
     using In = std::remove_const_t<K>;
-    store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : turn().queries);
+    store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : angles().queries);
     evictor_.append(tokens);
     discard();
   }
@@ -103,22 +103,22 @@ class BuzzCache {
     require_apart("out", out, "q", q);
     require_not_own(out);
     if (tokens == 0) return;
-    turn_to(next_rotary_position() - tokens, tokens);
+    make_angles(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), turn(), store_.keys(), store_.values(), out, mass(parts(tokens)), run);
-    if (evictor_.needs().attention) pending_ = {tokens, parts(tokens)};
+    attention_(View<const In>(q), angles(), store_.keys(), store_.values(), out, sums(slices(tokens)), run);
+    if (evictor_.needs().attention) pending_ = {tokens, slices(tokens)};
   }
 
   /// Step 3: adds the last attend's probabilities to the scores, once; nothing where there are none, or the policy has
   /// no use for them.
   void observe() {
-    if (pending_.tokens > 0) evictor_.observe_mass(mass(pending_.parts));
+    if (pending_.tokens > 0) evictor_.observe_sums(sums(pending_.slices));
     discard();
   }
 
   /// Queries whose probabilities wait for observe(), 0 where the policy has no use for them. Until then they are
-  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction that is due and
-  /// observe(q, lse) are refused; append(), discard(), reset() and load() drop them.
+  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction and observe(q, lse)
+  /// are refused; append(), discard(), reset() and load() drop them.
   int unobserved() const { return pending_.tokens; }
   /// Step 3 where the last attend shall not count: drops its probabilities.
   void discard() { pending_ = {}; }
@@ -135,11 +135,11 @@ class BuzzCache {
     require_shape("lse", lse, 1, tokens, shape_.query_heads);
     require_observed("observe(q, lse)");
     if (tokens == 0) return;
-    turn_to(next_rotary_position() - tokens, tokens);
+    make_angles(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_.column_sums(View<const In>(q), turn(), store_.keys(), lse, mass(parts(tokens)), run);
+    attention_.column_sums(View<const In>(q), angles(), store_.keys(), lse, sums(slices(tokens)), run);
     attention_.check_lse();
-    evictor_.observe_mass(mass(parts(tokens)));
+    evictor_.observe_sums(sums(slices(tokens)));
   }
   /// How far from 1 the probabilities of a query of the last observe(q, lse) added up, at most; 0: nowhere, or none.
   double lse_mismatch() const { return attention_.lse_mismatch(); }
@@ -147,16 +147,16 @@ class BuzzCache {
   /// The user's own scores, [1, kv_heads, rows], for policies of user_score(). Errors: another shape or policy.
   void give(View<const float> scores) { evictor_.give(scores); }
 
-  /// Step 4: evicts if due. Returns whether it did. Errors: it is due and unobserved() is not 0. O(rows * kv_heads *
-  /// head_dim) then.
+  /// Step 4: evicts if it should. Returns whether it did. Errors: it should while unobserved() is not 0. O(rows *
+  /// kv_heads * head_dim) then.
   bool evict() {
-    if (!evictor_.due()) return false;
+    if (!evictor_.should_evict()) return false;
     require_observed("evict()");
-    const Keep& keep = evictor_.select_quantised(store_.keys(), store_.values());
-    store_.compact(keep);
+    const KeptRows& kept = evictor_.select_quantised(store_.keys(), store_.values());
+    store_.compact(kept);
     if (rotation_.compact() && !raw_keys_) {
-      turned_ = 0;  // angles_ serves as room
-      store_.rotate_moved(keep, rotation_, angles_.data());
+      angles_count_ = 0;  // angles_ serves as room
+      store_.rotate_moved(kept, rotation_, angles_.data());
     }
     return true;
   }
@@ -173,7 +173,7 @@ class BuzzCache {
     evictor_.rollback(tokens);
     store_.rollback(tokens);
     if (tokens < pending_.tokens)
-      pending_ = {pending_.tokens - tokens, pending_.parts - tokens};
+      pending_ = {pending_.tokens - tokens, pending_.slices - tokens};
     else if (tokens > 0)
       discard();
   }
@@ -182,7 +182,7 @@ class BuzzCache {
   void reset() {
     evictor_.reset();
     store_.resize(0);
-    turned_ = 0;
+    angles_count_ = 0;
     discard();
   }
 
@@ -251,7 +251,7 @@ class BuzzCache {
   /// Bytes allocated, by part.
   Memory memory() const {
     return {store_.bytes(), evictor_.bytes(),
-            attention_.bytes() + (mass_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};
+            attention_.bytes() + (sums_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};
   }
   /// Bytes allocated, all of them.
   std::size_t bytes() const { return memory().total(); }
@@ -289,26 +289,26 @@ class BuzzCache {
       fail("unobserved", pending_.tokens, std::string("0 at ") + call + ": observe() or discard() first");
   }
 
-  /// The newest queries have a part each where the score or a rollback needs it; one more part is all the others'.
-  int parts(int tokens) const {
+  /// The newest queries have a slice each where the score or a rollback needs it; one more slice is all the others'.
+  int slices(int tokens) const {
     const int apart = evictor_.queries_apart();
     return tokens <= apart ? tokens : apart + 1;
   }
 
-  /// Column sums of a call's queries: [parts, kv_heads, rows].
-  View<float> mass(int parts) {
+  /// Column sums of a call's queries: [slices, kv_heads, rows].
+  View<float> sums(int slices) {
     const std::ptrdiff_t stride = capacity();
-    return {mass_.data(), mass_.empty() ? 0 : parts, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
+    return {sums_.data(), sums_.empty() ? 0 : slices, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
   }
 
   /// Has angles_ hold the rotations to positions [first, first + tokens).
-  void turn_to(int first, int tokens) {
-    if (rotation_.dims() == 0 || (first == turned_from_ && tokens == turned_)) return;
+  void make_angles(int first, int tokens) {
+    if (rotation_.dims() == 0 || (first == angles_from_ && tokens == angles_count_)) return;
     for (int t = 0; t < tokens; ++t) rotation_.angles(first + t, angles_.data() + size(t, rotation_.dims()));
-    turned_from_ = first;
-    turned_ = tokens;
+    angles_from_ = first;
+    angles_count_ = tokens;
   }
-  Turn turn() const {
+  RopeAngles angles() const {
     if (rotation_.dims() == 0) return {};
     return {&rotation_, angles_.data(), raw_keys_ ? row_angles_.data() : nullptr};
   }
@@ -319,13 +319,13 @@ class BuzzCache {
   bool raw_keys_;
   Store<T> store_;
   Attention attention_;
-  std::vector<float> mass_;        // [parts(max_chunk), kv_heads, capacity], the last attend's
-  std::vector<float> angles_;      // [max_chunk, rotation.dims()], of positions [turned_from_, turned_from_ + turned_)
+  std::vector<float> sums_;        // [slices(max_chunk), kv_heads, capacity], the last attend's
+  std::vector<float> angles_;      // [max_chunk, rotation.dims()], of angles_count_ positions from angles_from_
   std::vector<float> row_angles_;  // [capacity, rotation.dims()], where keys are raw
-  int turned_from_ = 0, turned_ = 0;
+  int angles_from_ = 0, angles_count_ = 0;
   struct {
-    int tokens = 0, parts = 0;
-  } pending_;  // the last attend's queries that are to be observed, and how many parts of mass_ are theirs
+    int tokens = 0, slices = 0;
+  } pending_;  // the last attend's queries that are to be observed, and how many slices of sums_ are theirs
 };
 
 }  // namespace buzz

@@ -7,12 +7,12 @@
 
 namespace buzz {
 
-/// The cosine and the sine of an angle of magnitude below 2^47, to 1e-13 and what the angle's own last bit is worth. By
+/// The cosine and the sine of an angle of magnitude below 2^47, to 1e-13 and the error of the angle's own last bit. By
 /// Taylor's series within an eighth of a turn: no branch and no call, so that a loop over frequencies is vector code.
 /// In the order written under -ffast-math too: n, which is a difference of sums, would be lost.
 BUZZ_HOST_DEVICE inline void cos_sin(double angle, double* cos, double* sin) {
   BUZZ_AS_WRITTEN
-  // A quarter of a turn in three parts; the first has so few bits that n times it is exact for angles below 2^24.
+  // A quarter of a circle in three parts; the first has so few bits that n times it is exact for angles below 2^24.
   constexpr double quarter = 0x1.921fb54442d18p0, upper = 0x1.921fb54p0, lower = quarter - upper;
   constexpr double rest = 6.123233995736766e-17;
   constexpr double rounds = 0x1.8p52;  // a sum with it is a whole number, whose low bits are that number's

@@ -7,7 +7,7 @@
 
 #include "buzz/config.h"
 
-/// Everything that the library has, its macros apart (config.h, eigen.h, version.h).
+/// All that the library has, its macros apart (config.h, eigen.h, version.h).
 namespace buzz {
 
 /// What the library refuses, always as one of the three families below. what() reads "buzz: stride = 0, allowed: >= 1";
@@ -29,7 +29,7 @@ class InvalidArgument : public Error {
   using Error::Error;
 };
 
-/// Nothing is wrong with the call, and an emptier cache would take it: field() says what has run out: "rows" (evict, or
+/// The call is not wrong, and an emptier cache would take it: field() says what has run out: "rows" (evict, or
 /// reset the cache), "position" (reset it) or "pinned rows" (unpin some).
 class CacheFull : public Error {
  public:

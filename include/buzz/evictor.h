@@ -17,13 +17,13 @@
 namespace buzz {
 
 /// A policy at work on one layer of one sequence: scores and positions, no K or V. The cache's owner tells it what
-/// happens and moves its rows as the Keep says:
+/// happens and moves its rows as the KeptRows say:
 ///
 ///     evictor.append(n);              // n rows were added
 ///     evictor.observe(probabilities); // what attention gave, where the score needs it
-///     if (evictor.due()) compact(evictor.select(), keys), ...
+///     if (evictor.should_evict()) compact(evictor.select(), keys), ...
 ///
-/// Sink and window are protected by index; sizes never depend on scores. Nothing allocates after the constructor.
+/// Sink and window are protected by index; sizes never depend on scores. After the constructor nothing allocates.
 class Evictor {
  public:
   /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
@@ -38,7 +38,7 @@ class Evictor {
         needs_(policy_.needs()),
         score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
         select_(policy_.select),
-        keep_(kv_heads, capacity_),
+        kept_(kv_heads, capacity_),
         thinner_(capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),
         positions_(count_of<std::int32_t>("kv_heads * capacity", {kv_heads, capacity_})),
@@ -80,7 +80,7 @@ class Evictor {
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
     for (int head = 0; head < query_heads; ++head)
       for (int i = 0; i < queries; ++i)
-        require_masses("probabilities", probabilities.row(head, i), rows_ - queries + i + 1, true);
+        require_attention_sums("probabilities", probabilities.row(head, i), rows_ - queries + i + 1, true);
     for (int q = 0; q < queries; ++q) {
       for (int h = 0; h < heads_; ++h) column_sums(probabilities, heads_, h, q, sums_.data() + size(h, capacity_));
       observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
@@ -90,12 +90,12 @@ class Evictor {
   /// slice may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens
   /// that have a slice each. Errors: another shape; a sum that is not finite, below 0 or above 2^64. O(slices *
   /// kv_heads * rows).
-  void observe_mass(View<const float> sums) {
+  void observe_sums(View<const float> sums) {
     require_attention();
-    require_range("mass.shape[0]", sums.shape(0), 0, rows_);
-    require_shape("mass", sums, sums.shape(0), heads_, rows_);
+    require_range("sums.shape[0]", sums.shape(0), 0, rows_);
+    require_shape("sums", sums, sums.shape(0), heads_, rows_);
     for (int s = 0; s < sums.shape(0); ++s)
-      for (int h = 0; h < heads_; ++h) require_masses("mass", sums.row(s, h), rows_);
+      for (int h = 0; h < heads_; ++h) require_attention_sums("sums", sums.row(s, h), rows_);
     for (int s = 0; s < sums.shape(0); ++s)
       observe_slice(View<const float>(sums.row(s, 0), 1, heads_, rows_, 0, sums.stride(1)), s, sums.shape(0));
   }
@@ -109,7 +109,7 @@ class Evictor {
   void require_attention() const {
     if (!needs_.attention) fail("policy", policy_.name, "one that looks at attention probabilities");
   }
-  /// The newest queries of a call that have to have a slice each in observe_mass(): those that the score looks at one
+  /// The newest queries of a call that have to have a slice each in observe_sums(): those that the score looks at one
   /// by one, and max_rollback more, so that it still has its own when those are taken back.
   int queries_apart() const {
     if (!needs_.attention) return 0;
@@ -118,32 +118,32 @@ class Evictor {
   }
 
   /// Does the budget call for an eviction? O(1).
-  bool due() const { return select_.due(regions()); }
+  bool should_evict() const { return select_.should_evict(regions()); }
 
-  /// Chooses the rows to keep and forgets the others; where no eviction is due, it keeps all. The Keep is valid until
-  /// the next call of select(). Errors: the policy looks at keys or values. O(kv_heads * rows), and what the score and
-  /// the selection take.
-  const Keep& select() {
+  /// Chooses the rows to keep and forgets the others; where it should not evict, it keeps all. The KeptRows are valid
+  /// until the next call of select(). Errors: the policy looks at keys or values. O(kv_heads * rows), and what the
+  /// score and the selection take.
+  const KeptRows& select() {
     if (needs_.keys || needs_.values) fail("policy", policy_.name, "one that looks at neither keys nor values");
     return choose(nullptr, nullptr);
   }
   /// The same for scores that look at K or V: [kv_heads, rows(), head_dim] each, with scales [1, kv_heads, rows()]
   /// where T has them. Errors: another shape; a scale that is not finite and >= 0.
   template <class T>
-  const Keep& select(const RowsView<T>& keys, const RowsView<T>& values) {
+  const KeptRows& select(const RowsView<T>& keys, const RowsView<T>& values) {
     require_scales("keys", keys);
     require_scales("values", values);
     return select_quantised(keys, values);
   }
   /// The same of rows without scales.
   template <class T>
-  const Keep& select(View<T> keys, View<T> values) {
+  const KeptRows& select(View<T> keys, View<T> values) {
     using Stored = std::remove_const_t<T>;
     return select(RowsView<Stored>(keys), RowsView<Stored>(values));
   }
   /// The same of rows as quantise_row() makes them: a scale of NaN marks a row that was not finite.
   template <class T>
-  const Keep& select_quantised(const RowsView<T>& keys, const RowsView<T>& values) {
+  const KeptRows& select_quantised(const RowsView<T>& keys, const RowsView<T>& values) {
     require_rows("keys", keys, heads_, rows_);
     require_rows("values", values, heads_, rows_);
     const FloatRowsOf<T> k(keys), v(values);
@@ -215,7 +215,7 @@ class Evictor {
   }
   /// Bytes allocated.
   std::size_t bytes() const {
-    return score_->bytes() + keep_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
+    return score_->bytes() + kept_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
            undo_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
   }
 
@@ -243,8 +243,8 @@ class Evictor {
     const std::size_t rows = static_cast<std::size_t>(self.rows_);
     for (int h = 0; h < self.heads_; ++h) {
       a.array(self.position_row(h), rows);
-      for (int i = 0; i < self.score().memories(); ++i) {
-        const RowNumbers numbers = self.score().memory(i, h);
+      for (int i = 0; i < self.score().states(); ++i) {
+        const RowNumbers numbers = self.score().state(i, h);
         if (numbers.size == sizeof(double))
           a.sums(static_cast<double*>(numbers.data), rows);
         else
@@ -283,9 +283,9 @@ class Evictor {
     return score;
   }
   Score& score() { return *score_; }
-  /// What it remembers is the score's; a const evictor only reads it.
+  /// The state is the score's; a const evictor only reads it.
   Score& score() const { return const_cast<Score&>(*score_); }
-  std::size_t number_size() { return score().memories() == 0 ? 0 : score().changes(0).size; }
+  std::size_t number_size() { return score().states() == 0 ? 0 : score().changes(0).size; }
   int room() const { return policy_.select.room(policy_.protect, max_chunk_); }
 
   void loaded(Writer&) const {}
@@ -296,8 +296,8 @@ class Evictor {
                                  next_ - 1LL);
     require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
     for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
-    for (int i = 0; needs_.attention && i < score().memories(); ++i)
-      for (int h = 0; h < heads_; ++h) score().memory(i, h).require_masses("scores", rows_);
+    for (int i = 0; needs_.attention && i < score().states(); ++i)
+      for (int h = 0; h < heads_; ++h) score().state(i, h).require_attention_sums("scores", rows_);
     observed_ = next_;
     undo_.clear(next_);
   }
@@ -332,39 +332,39 @@ class Evictor {
     score().observe(sums, s == 0);
   }
 
-  const Keep& choose(const FloatRows* keys, const FloatRows* values) {
+  const KeptRows& choose(const FloatRows* keys, const FloatRows* values) {
     const Regions r = regions();
-    if (!select_.due(r)) {
-      keep_.begin(rows_, rows_);
-      for (int h = 0; h < heads_; ++h) std::iota(keep_.list(h), keep_.list(h) + rows_, 0);
-      return keep_;
+    if (!select_.should_evict(r)) {
+      kept_.begin(rows_, rows_);
+      for (int h = 0; h < heads_; ++h) std::iota(kept_.list(h), kept_.list(h) + rows_, 0);
+      return kept_;
     }
     int middle = 0, forgotten = -1;
     for (int h = 0; h < heads_; ++h) {
       importance(h, r, keys, values);
-      std::int32_t* kept = keep_.list(h);
+      std::int32_t* kept = kept_.list(h);
       std::iota(kept, kept + r.sink, 0);
       middle = thinner_(select_, r, pins_, position_row(h) + r.sink, kept + r.sink, &forgotten);
       for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
       std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
     }
-    keep_.begin(rows_, r.sink + middle + r.window);
-    for (int h = 0; h < heads_; ++h) compact(keep_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
-    score().keep(keep_);
+    kept_.begin(rows_, r.sink + middle + r.window);
+    for (int h = 0; h < heads_; ++h) compact(kept_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
+    score().keep(kept_);
     if (forgotten >= 0) score().forget(r.sink + forgotten);
-    rows_ = keep_.size();
+    rows_ = kept_.size();
     hive_ = middle;
     undo_.clear(next_);
-    return keep_;
+    return kept_;
   }
 
-  /// How important the middle rows of a head are, into thinner_.worth(). Of a layer: the sum over its heads, made at
-  /// the first.
+  /// How important the middle rows of a head are, into thinner_.importance(). Of a layer: the sum over its heads, made
+  /// at the first.
   void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values) {
     const auto ask = [&](int h, double* out) {
       score().importance({h, r.sink, r.middle(), position_row(h), next_, keys, values}, out);
     };
-    if (policy_.sharing == Sharing::head) return ask(head, thinner_.worth());
+    if (policy_.sharing == Sharing::head) return ask(head, thinner_.importance());
     double *sum = shared_.data(), *one = sum + capacity_;
     const int count = r.middle();
     if (head == 0) {
@@ -374,7 +374,7 @@ class Evictor {
         for (int i = 0; i < count; ++i) sum[i] += one[i];
       }
     }
-    std::copy_n(sum, count, thinner_.worth());
+    std::copy_n(sum, count, thinner_.importance());
   }
 
   std::int32_t* position_row(int head) { return positions_.data() + size(head, capacity_); }
@@ -387,7 +387,7 @@ class Evictor {
   int rows_ = 0, hive_ = 0, next_ = 0;
   int observed_ = 0;  // tokens before this position have been observed
   AnySelect select_;
-  Keep keep_;
+  KeptRows kept_;
   Pins pins_;
   Thinner<AnySelect> thinner_;
   UndoLog undo_;

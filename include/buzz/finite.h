@@ -62,13 +62,13 @@ inline void add_finite(const float* from, int count, float* to) {
 }
 
 /// Can it be an attention probability, or a sum of them? From 0 to 2^64, so that no sum of such a float overflows.
-BUZZ_HOST_DEVICE inline bool is_mass(const float& x) {
+BUZZ_HOST_DEVICE inline bool is_attention(const float& x) {
   const std::uint32_t bits = bits_of(x);
   return bits <= 0x5F800000u || bits == 0x80000000u;
 }
-/// to[0..count) += what of `from` is_mass().
-inline void add_masses(const float* from, int count, float* to) {
-  for (int i = 0; i < count; ++i) to[i] += is_mass(from[i]) ? from[i] : 0.f;
+/// to[0..count) += what of `from` is_attention().
+inline void add_attention(const float* from, int count, float* to) {
+  for (int i = 0; i < count; ++i) to[i] += is_attention(from[i]) ? from[i] : 0.f;
 }
 
 /// x rounded to double, which under no compiler flag is merged with what is computed of it: for sums whose rounding is

@@ -48,8 +48,8 @@ struct NewestOptions : AttentionSumOptions {
 using TovaOptions = PolicyOptions<TopKOfAll, NewestOptions>;
 using SnapKvOptions = PolicyOptions<TopKOfPrefix, RecentAttentionOptions>;
 using UserScoresBeehiveOptions = PolicyOptions<Segments, UserScoresOptions>;
-using StreamingOptions = PolicyOptions<Nothing, NoScoreOptions>;
-using FullOptions = PolicyOptions<Everything, NoScoreOptions>;
+using StreamingOptions = PolicyOptions<KeepNone, NoScoreOptions>;
+using FullOptions = PolicyOptions<KeepAll, NoScoreOptions>;
 /// @}
 
 /// The named policies, of their options.
@@ -93,9 +93,9 @@ inline Policy user_scores(const UserScoresBeehiveOptions& o = {}) {
   return {"user_scores", user_score(), Segments::Options(o), o};
 }
 /// StreamingLLM (arXiv 2309.17453): sink and window; with sink 0 a sliding window.
-inline Policy streaming(const StreamingOptions& o = {}) { return {"streaming", no_score(), Nothing::Options(o), o}; }
+inline Policy streaming(const StreamingOptions& o = {}) { return {"streaming", no_score(), KeepNone::Options(o), o}; }
 /// No eviction, up to a capacity.
-inline Policy full(const FullOptions& o = {}) { return {"full", no_score(), Everything::Options(o), o}; }
+inline Policy full(const FullOptions& o = {}) { return {"full", no_score(), KeepAll::Options(o), o}; }
 /// @}
 
 }  // namespace buzz

@@ -40,7 +40,7 @@ struct Policy {
   /// All options: sink and window, the score's and the selection's.
   void options(OptionVisitor& v) {
     // Where everything stays they say nothing, and are in files alone.
-    if (v.saves() || select.as<Everything::Options>() == nullptr) {
+    if (v.saves() || select.as<KeepAll::Options>() == nullptr) {
       v.whole("sink", protect.sink, 0, (std::numeric_limits<int>::max)(), "first rows of the sequence, which stay");
       v.whole("window", protect.window, 0, (std::numeric_limits<int>::max)(), "newest rows, which stay");
     }

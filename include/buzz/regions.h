@@ -6,25 +6,25 @@
 
 namespace buzz {
 
-/// The rows of a cache, oldest first: sink | hive | fresh | window. (BUZZ, arXiv 2410.23079, section 3.)
+/// The rows of a cache, oldest first: sink | hive | unfiltered | window. (BUZZ, arXiv 2410.23079, section 3.)
 ///
-/// sink: the first rows of the sequence. hive: what earlier evictions left of the history. fresh: rows that left
+/// sink: the first rows of the sequence. hive: what earlier evictions left of the history. unfiltered: rows that left
 /// the window since the last eviction. window: the newest rows, the row being decoded included.
 /// The sizes are the same for every head and never depend on scores.
 struct Regions {
-  int sink = 0;    ///< rows
-  int hive = 0;    ///< rows
-  int fresh = 0;   ///< rows
-  int window = 0;  ///< rows
+  int sink = 0;        ///< rows
+  int hive = 0;        ///< rows
+  int unfiltered = 0;  ///< rows
+  int window = 0;      ///< rows
 
-  /// The rows that an eviction may take: hive and fresh. They start at row `sink`.
-  BUZZ_HOST_DEVICE constexpr int middle() const { return hive + fresh; }
-  BUZZ_HOST_DEVICE constexpr int rows() const { return sink + hive + fresh + window; }  ///< all of them
+  /// The rows that an eviction may take: hive and unfiltered. They start at row `sink`.
+  BUZZ_HOST_DEVICE constexpr int middle() const { return hive + unfiltered; }
+  BUZZ_HOST_DEVICE constexpr int rows() const { return sink + hive + unfiltered + window; }  ///< all of them
 };
 
 /// Field by field.
 BUZZ_HOST_DEVICE constexpr bool operator==(const Regions& a, const Regions& b) {
-  return a.sink == b.sink && a.hive == b.hive && a.fresh == b.fresh && a.window == b.window;
+  return a.sink == b.sink && a.hive == b.hive && a.unfiltered == b.unfiltered && a.window == b.window;
 }
 BUZZ_HOST_DEVICE constexpr bool operator!=(const Regions& a, const Regions& b) { return !(a == b); }  ///< not that
 
@@ -36,14 +36,14 @@ struct Protect {
 };
 
 /// The regions of `rows` rows of which `hive` were chosen by earlier evictions: the sink fills first, the newest
-/// rows are the window, what lies between hive and window is fresh. O(1).
+/// rows are the window, what lies between hive and window is unfiltered. O(1).
 BUZZ_HOST_DEVICE constexpr Regions divide(int rows, int hive, const Protect& protect) {
   Regions r;
   r.sink = rows < protect.sink ? rows : protect.sink;
   r.hive = hive;
   const int rest = rows - r.sink - hive;
   r.window = rest < protect.window ? rest : protect.window;
-  r.fresh = rest - r.window;
+  r.unfiltered = rest - r.window;
   return r;
 }
 

@@ -100,18 +100,18 @@ class Rotation {
   const std::vector<double>& frequencies() const { return frequencies_; }
 
   /// Writes the rotation to `position`, attention_factor included: dims / 2 cosines, then dims / 2 sines. O(dims).
-  void angles(double position, float* cos_sin) const { turn(position, rope_.attention_factor, cos_sin); }
+  void angles(double position, float* cos_sin) const { write(position, rope_.attention_factor, cos_sin); }
   /// Writes the rotation, [dims] too, that takes a rotated key `distance` positions on (negative: back).
-  void move(double distance, float* cos_sin) const { turn(distance, 1, cos_sin); }
+  void move(double distance, float* cos_sin) const { write(distance, 1, cos_sin); }
 
   /// Rotates one row of at least dims floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
     const int half = dims_ / 2;
     const float *cos = cos_sin, *sin = cos_sin + half;
     if (rope_.pairs == Pairs::interleaved)
-      for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[2 * i], row[2 * i + 1]);
+      for (int i = 0; i < half; ++i) rotate_pair(cos[i], sin[i], row[2 * i], row[2 * i + 1]);
     else
-      for (int i = 0; i < half; ++i) turn_pair(cos[i], sin[i], row[i], row[half + i]);
+      for (int i = 0; i < half; ++i) rotate_pair(cos[i], sin[i], row[i], row[half + i]);
   }
 
   /// Writes what a loaded cache has to agree with, or checks it. Errors: it does not.
@@ -131,13 +131,13 @@ class Rotation {
       fail(field, std::to_string(value), "finite and > " + std::to_string(static_cast<int>(above)));
   }
 
-  static void turn_pair(float cos, float sin, float& first, float& second) {
+  static void rotate_pair(float cos, float sin, float& first, float& second) {
     const float a = first, b = second;
     first = a * cos - b * sin;
     second = a * sin + b * cos;
   }
 
-  void turn(double position, double factor, float* cos_sin) const {
+  void write(double position, double factor, float* cos_sin) const {
     const int half = dims_ / 2;
     for (int i = 0; i < half; ++i) {
       const double angle = position * frequencies_[static_cast<std::size_t>(i)];

@@ -7,7 +7,7 @@
 #include "buzz/aligned.h"
 #include "buzz/finite.h"
 #include "buzz/float_rows.h"
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 #include "buzz/overlap.h"
 #include "buzz/packet.h"
 
@@ -162,10 +162,10 @@ class Rows {
     if constexpr (has_scale<T>) Eigen::Map<Eigen::ArrayXf>(out, dim_) *= scales_[scale_index(head, row)];
   }
 
-  /// Keeps the rows that `keep` names. O(moved bytes).
-  void compact(const Keep& keep) {
-    buzz::compact(keep, View<T>(values_.data(), heads_, capacity_, dim_));
-    if constexpr (has_scale<T>) buzz::compact(keep, View<float>(scales_.data(), heads_, capacity_, 1));
+  /// Keeps the rows that `kept` names. O(moved bytes).
+  void compact(const KeptRows& kept) {
+    buzz::compact(kept, View<T>(values_.data(), heads_, capacity_, dim_));
+    if constexpr (has_scale<T>) buzz::compact(kept, View<float>(scales_.data(), heads_, capacity_, 1));
   }
 
   /// The first `rows` rows of every head.

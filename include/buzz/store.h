@@ -39,18 +39,18 @@ class Store {
     }
   }
 
-  /// Keeps the rows that `keep` names. O(moved rows * head_dim).
-  void compact(const Keep& keep) {
-    keys_.compact(keep);
-    values_.compact(keep);
-    rows_ = keep.size();
+  /// Keeps the rows that `kept` names. O(moved rows * head_dim).
+  void compact(const KeptRows& kept) {
+    keys_.compact(kept);
+    values_.compact(kept);
+    rows_ = kept.size();
   }
 
   /// After compact(): rotates each key that moved by the distance of its move, from its last place, in float, rounded
   /// once (int8: quantised anew). `angles` is room for rotation.dims() floats. O(moved rows * head_dim).
-  void rotate_moved(const Keep& keep, const Rotation& rotation, float* angles) {
+  void rotate_moved(const KeptRows& kept, const Rotation& rotation, float* angles) {
     for (int h = 0; h < heads_; ++h) {
-      keep.for_each_run(h, [&](int from, int to, int count) {
+      kept.for_each_run(h, [&](int from, int to, int count) {
         if (from == to) return;
         rotation.move(to - from, angles);  // one move for all rows of a run
         for (int r = to; r < to + count; ++r) {

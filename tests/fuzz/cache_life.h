@@ -57,9 +57,10 @@ class CacheLife {
     constexpr int dims[] = {1, 2, 4, 6, 8, 19};
     s.head_dim = dims[in.in(0, 5)];
     s.max_rollback = in.in(0, 4);
-    // The mass of an observation is known where it adds up.
-    const oracle::Mass mass = c->oracle.mass;
-    if (mass == oracle::Mass::newest || mass == oracle::Mass::largest) c->oracle.mass = oracle::Mass::latest;
+    // The sum of an observation is known where it adds up.
+    const oracle::AttentionKind attention = c->oracle.attention;
+    if (attention == oracle::AttentionKind::newest || attention == oracle::AttentionKind::largest)
+      c->oracle.attention = oracle::AttentionKind::latest;
     return s;
   }
 
@@ -183,23 +184,23 @@ class CacheLife {
     for (float x : out) require(!now_.finite || std::fabs(x) <= 1.001f, "an output that is no mean");
   }
 
-  /// Each query gives one unit of mass to each of its group's heads.
+  /// Each query gives one unit of attention to each of its group's heads.
   void observe() {
-    const int attended = P::needs_mass ? now_.attended : 0;
+    const int attended = P::needs_attention ? now_.attended : 0;
     std::vector<double> before;
     for (int h = 0; h < shape_.kv_heads; ++h) before.push_back(score_sum(h));
     cache_.observe();
     if (attended > 0) noted(attended);
     now_.attended = 0;
-    const bool latest = c_.oracle.mass == oracle::Mass::latest && attended > 0;
-    for (int h = 0; h < shape_.kv_heads && P::needs_mass && now_.finite; ++h) {
+    const bool latest = c_.oracle.attention == oracle::AttentionKind::latest && attended > 0;
+    for (int h = 0; h < shape_.kv_heads && P::needs_attention && now_.finite; ++h) {
       const double expected = (latest ? 0 : before[static_cast<std::size_t>(h)]) + attended * shape_.group();
-      require(std::fabs(score_sum(h) - expected) <= 1e-4 * (1 + expected), "the mass of an observation");
+      require(std::fabs(score_sum(h) - expected) <= 1e-4 * (1 + expected), "the sum of an observation");
     }
   }
 
   void observe_again(int tokens) {
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       const Floats q = numbers(0, cache_.next_position() - tokens, tokens, shape_.query_heads);
       Floats lse(static_cast<std::size_t>(tokens * shape_.query_heads), 0.25f * static_cast<float>(in_.in(0, 16)));
       if (!lse.empty() && in_.one_in(8)) lse[0] = -std::numeric_limits<float>::infinity();
@@ -219,9 +220,9 @@ class CacheLife {
 
   /// The model learns which tokens were observed, and marks before them what rollback will not bring back.
   void noted(int tokens) {
-    const int parts = std::min(tokens, shape_.max_rollback + 1), next = cache_.next_position();
-    std::vector<Part> all;
-    for (int p = next - parts; p < next; ++p) all.push_back({p, {}});
+    const int slices = std::min(tokens, shape_.max_rollback + 1), next = cache_.next_position();
+    std::vector<Slice> all;
+    for (int p = next - slices; p < next; ++p) all.push_back({p, {}});
     now_.model.observe(all);
     for (Mark& m : now_.marks) m.has_scores = m.has_scores && m.next <= next - tokens;
   }
@@ -232,8 +233,8 @@ class CacheLife {
   }
 
   void evict() {
-    const bool due = now_.model.due();
-    if (due && P::needs_mass && now_.attended > 0) {
+    const bool evicts = now_.model.should_evict();
+    if (evicts && P::needs_attention && now_.attended > 0) {
       refused_rightly(true, "evict", bytes(), [&] { cache_.evict(); });
       observe();
     }
@@ -242,10 +243,10 @@ class CacheLife {
       for (int i = 0; i < scores.size; ++i) now_.model.head(h)[static_cast<std::size_t>(i)].score = scores[i];
     }
     std::vector<Model::Choice> choices;
-    for (int h = 0; h < shape_.kv_heads && due; ++h) choices.push_back(now_.model.choose(h));
-    require(cache_.evict() == due, "whether an eviction was due");
-    if (!due) return;
-    for (int h = 0; h < shape_.kv_heads && P::needs_rows; ++h) adopt(h, &choices[static_cast<std::size_t>(h)]);
+    for (int h = 0; h < shape_.kv_heads && evicts; ++h) choices.push_back(now_.model.choose(h));
+    require(cache_.evict() == evicts, "whether it evicted");
+    if (!evicts) return;
+    for (int h = 0; h < shape_.kv_heads && P::needs_kv; ++h) adopt(h, &choices[static_cast<std::size_t>(h)]);
     now_.model.evict(choices);
     now_.marks.clear();
     now_.attended = 0;
@@ -275,7 +276,7 @@ class CacheLife {
   }
 
   void give() {
-    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
+    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       Floats scores;
       for (int i = 0; i < shape_.kv_heads * cache_.rows(); ++i)
@@ -369,7 +370,7 @@ class CacheLife {
       append(again);
       const Floats second = attend(again);
       observe();
-      const bool whole = again == tokens || c_.oracle.mass != oracle::Mass::latest;
+      const bool whole = again == tokens || c_.oracle.attention != oracle::AttentionKind::latest;
       if (now_.finite && whole) require(state(cache_.rows(), true) == before, "done again, it is not the same");
       if (now_.finite)
         require(std::equal(second.rbegin(), second.rend(), first.rbegin()), "done again, outputs are not the same");
@@ -430,11 +431,11 @@ class CacheLife {
     wrong([&] { cache_.attend(v(1, shape_.query_heads, dim), v(1, heads, dim), v(1, heads, dim + 1), out); });
     wrong([&] { cache_.positions(heads); });
     wrong([&] { cache_.scores(-1); });
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       const int tokens = std::min(1, rows);
       wrong([&] { cache_.observe(v(tokens, shape_.query_heads, dim), v(1, tokens + 1, shape_.query_heads)); });
     }
-    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value)
+    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value)
       wrong([&] { cache_.give(v(1, heads + 1, rows)); });
   }
 

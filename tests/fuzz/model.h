@@ -21,8 +21,8 @@ struct Row {
 };
 using Rows = std::vector<Row>;  // of one head
 
-/// The part of an observation that one query made, or several.
-struct Part {
+/// The slice of an observation that one query made, or several.
+struct Slice {
   int position;                          // of the newest query in it
   std::vector<std::vector<float>> sums;  // [kv_heads][rows]; empty where somebody else keeps the scores
 };
@@ -42,8 +42,8 @@ class Model {
     buzz::Regions r;
     r.sink = std::min(rows(), o().sink);
     r.hive = hive_;
-    r.fresh = std::max(0, rows() - r.sink - r.hive - o().window);
-    r.window = rows() - r.sink - r.hive - r.fresh;
+    r.unfiltered = std::max(0, rows() - r.sink - r.hive - o().window);
+    r.window = rows() - r.sink - r.hive - r.unfiltered;
     return r;
   }
 
@@ -54,19 +54,19 @@ class Model {
     next_ += tokens;
   }
 
-  /// One call's mass. The first part may stand for earlier queries too.
-  void observe(const std::vector<Part>& parts) {
-    for (const Part& part : parts) note(part.position);
-    events_.push_back({0, parts, false});
-    add_mass(parts);
+  /// One call's attention. The first slice may stand for earlier queries too.
+  void observe(const std::vector<Slice>& slices) {
+    for (const Slice& slice : slices) note(slice.position);
+    events_.push_back({0, slices, false});
+    add_sums(slices);
   }
-  void give(const Part& scores) {
+  void give(const Slice& scores) {
     note(scores.position);
     events_.push_back({0, {scores}, true});
     set_scores(scores);
   }
 
-  bool due() const { return o().select != oracle::Select::everything && regions().middle() > o().threshold; }
+  bool should_evict() const { return o().select != oracle::Select::everything && regions().middle() > o().threshold; }
 
   /// The rows of a head that an eviction leaves, ascending.
   struct Choice {
@@ -74,11 +74,11 @@ class Model {
   };
   Choice choose(int h) const {
     const buzz::Regions r = regions();
-    std::vector<int> hive, fresh, pinned, pinned_hive;
+    std::vector<int> hive, unfiltered, pinned, pinned_hive;
     for (int i = r.sink; i < r.sink + r.middle(); ++i) {
       const bool old = i < r.sink + r.hive;
       if (pins_.count(at(h, i).position) == 0) {
-        (old ? hive : fresh).push_back(i);
+        (old ? hive : unfiltered).push_back(i);
       } else {
         pinned.push_back(i);
         if (old) pinned_hive.push_back(i);
@@ -86,26 +86,26 @@ class Model {
     }
     Choice choice;
     const int held = static_cast<int>(pinned.size());
-    const bool forgets =
-        o().select == oracle::Select::segments && o().score == oracle::Score::mass && o().hive == oracle::Hive::first;
+    const bool forgets = o().select == oracle::Select::segments && o().score == oracle::Score::attention &&
+                         o().hive == oracle::Hive::first;
     if (o().select == oracle::Select::segments) {
-      const std::vector<double> worth = worths(h);
+      const std::vector<double> importance = importances(h);
       for (bool first = true; first || (!o().single_pass && static_cast<int>(hive.size()) + held > o().threshold);
            first = false) {
         const std::vector<int> thinned = every(hive);
         if (forgets) choice.forgotten = join(thinned, first ? pinned_hive : pinned);
         if (o().hive == oracle::Hive::together) {
-          hive = oracle::best_of_chunks(worth, join(hive, fresh), o().chunk_rows(), o().keep);
+          hive = oracle::best_of_chunks(importance, join(hive, unfiltered), o().chunk_rows(), o().keep);
         } else {
           const bool blind = o().hive == oracle::Hive::first;
-          hive = join(blind ? thinned : oracle::best_of_chunks(worth, hive, o().keep * o().hive_stride, o().keep),
-                      oracle::best_of_chunks(worth, fresh, o().chunk_rows(), o().keep));
+          hive = join(blind ? thinned : oracle::best_of_chunks(importance, hive, o().keep * o().hive_stride, o().keep),
+                      oracle::best_of_chunks(importance, unfiltered, o().chunk_rows(), o().keep));
         }
-        fresh.clear();
+        unfiltered.clear();
       }
     } else if (o().select == oracle::Select::heaviest) {
-      hive = join(hive, fresh);
-      hive = oracle::best(worths(h), hive, std::min(o().heavy - held, static_cast<int>(hive.size())));
+      hive = join(hive, unfiltered);
+      hive = oracle::best(importances(h), hive, std::min(o().heavy - held, static_cast<int>(hive.size())));
     } else {
       hive.clear();
     }
@@ -145,10 +145,10 @@ class Model {
   }
   void unpin(int first, int count) { pins_.erase(pins_.lower_bound(first), pins_.lower_bound(first + count)); }
 
-  /// At most max_rollback tokens, none before an eviction, and none before what the newest max_rollback parts of
+  /// At most max_rollback tokens, none before an eviction, and none before what the newest max_rollback slices of
   /// observations say.
   bool can_rollback(int n) const { return n >= 0 && n <= max_rollback_ && next_ - n >= floor_; }
-  /// The newest n tokens never came, nor their parts in what was observed.
+  /// The newest n tokens never came, nor their slices in what was observed.
   void rollback(int n) {
     const int now = next_ - n;
     unpin(now, n);
@@ -160,11 +160,11 @@ class Model {
     events_.clear();
     for (Event e : events) {
       e.tokens = std::min(e.tokens, now - next_);
-      while (!e.parts.empty() && e.parts.back().position >= now) e.parts.pop_back();
+      while (!e.slices.empty() && e.slices.back().position >= now) e.slices.pop_back();
       add_rows(e.tokens);
       next_ += e.tokens;
-      if (e.given && !e.parts.empty()) set_scores(e.parts[0]);
-      if (!e.given) add_mass(e.parts);
+      if (e.given && !e.slices.empty()) set_scores(e.slices[0]);
+      if (!e.given) add_sums(e.slices);
       events_.push_back(e);
     }
   }
@@ -180,7 +180,7 @@ class Model {
   /// What happened since settle(), to be done again without the tokens that are taken back.
   struct Event {
     int tokens;
-    std::vector<Part> parts;
+    std::vector<Slice> slices;
     bool given;
   };
 
@@ -208,25 +208,26 @@ class Model {
     for (Rows& rows : heads_)
       for (int i = 0; i < tokens; ++i) rows.push_back({next_ + i, 0});
   }
-  void add_mass(const std::vector<Part>& parts) {
-    for (const Part& part : parts)
+  void add_sums(const std::vector<Slice>& slices) {
+    for (const Slice& slice : slices)
       for (int h = 0; h < o().kv_heads; ++h)
         for (int i = 0; i < rows(); ++i) {
           double& score = at(h, i).score;
-          if (o().mass == oracle::Mass::latest && &part == &parts[0]) score = 0;
-          if (o().mass == oracle::Mass::newest) score = 0;
-          score = o().mass == oracle::Mass::largest ? std::max(score, sum(part, h, i)) : score + sum(part, h, i);
+          if (o().attention == oracle::AttentionKind::latest && &slice == &slices[0]) score = 0;
+          if (o().attention == oracle::AttentionKind::newest) score = 0;
+          score = o().attention == oracle::AttentionKind::largest ? std::max(score, sum(slice, h, i))
+                                                                  : score + sum(slice, h, i);
         }
   }
-  void set_scores(const Part& part) {
+  void set_scores(const Slice& slice) {
     for (int h = 0; h < o().kv_heads; ++h)
-      for (int i = 0; i < rows(); ++i) at(h, i).score = sum(part, h, i);
+      for (int i = 0; i < rows(); ++i) at(h, i).score = sum(slice, h, i);
   }
-  static double sum(const Part& part, int h, int i) {
-    return part.sums.empty() ? 0 : part.sums[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)];
+  static double sum(const Slice& slice, int h, int i) {
+    return slice.sums.empty() ? 0 : slice.sums[static_cast<std::size_t>(h)][static_cast<std::size_t>(i)];
   }
 
-  /// A part that stands for tokens before its own cannot be split again, nor can what was observed once more.
+  /// A slice that stands for tokens before its own cannot be split again, nor can what was observed once more.
   void note(int position) {
     if (position > observed_) floor_ = std::max(floor_, position + 1);
     if (position + 1 < observed_) floor_ = std::max(floor_, observed_);
@@ -244,12 +245,12 @@ class Model {
     events_.clear();
   }
 
-  std::vector<double> worths(int h) const {
+  std::vector<double> importances(int h) const {
     std::vector<double> result;
     for (const Row& row : head(h)) {
-      const bool mean = o().score == oracle::Score::mass && o().mass == oracle::Mass::mean;
-      const double worth = mean ? row.score / static_cast<double>(next_ - row.position) : row.score;
-      result.push_back(o().score == oracle::Score::none ? 0 : worth);
+      const bool mean = o().score == oracle::Score::attention && o().attention == oracle::AttentionKind::mean;
+      const double importance = mean ? row.score / static_cast<double>(next_ - row.position) : row.score;
+      result.push_back(o().score == oracle::Score::none ? 0 : importance);
     }
     return result;
   }
@@ -275,7 +276,7 @@ class Model {
   std::vector<Rows> heads_, settled_ = std::vector<Rows>(heads());
   int hive_ = 0, next_ = 0, settled_next_ = 0;
   int observed_ = 0, floor_ = 0;
-  std::deque<int> undo_;  // positions of the parts that can be taken back
+  std::deque<int> undo_;  // positions of the slices that can be taken back
   std::set<int> pins_;
   std::deque<Event> events_;
 };

@@ -11,7 +11,7 @@ using fuzz::CacheLife;
 using fuzz::Kind;
 using fuzz::PolicyLife;
 
-using Given = typed::Policy<typed::Given, buzz::Segments>;
+using UserScores = typed::Policy<typed::UserScores, buzz::Segments>;
 
 void live(int which, Bytes& in) {
   switch (which) {
@@ -26,7 +26,7 @@ void live(int which, Bytes& in) {
     case 4:
       return PolicyLife<typed::Strided>(in, Kind::strided).run();
     case 5:
-      return PolicyLife<Given>(in, Kind::given).run();
+      return PolicyLife<UserScores>(in, Kind::given).run();
     case 6:
       return CacheLife<float, typed::Beehive>(in, Kind::beehive).run();
     case 7:
@@ -44,7 +44,7 @@ void live(int which, Bytes& in) {
     case 13:
       return CacheLife<Eigen::bfloat16, typed::Strided>(in, Kind::strided).run();
     case 14:
-      return CacheLife<float, Given>(in, Kind::given).run();
+      return CacheLife<float, UserScores>(in, Kind::given).run();
     case 15:
       return CacheLife<float, typed::KeyDiff>(in, Kind::key_diff).run();
     default:

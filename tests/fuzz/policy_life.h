@@ -46,7 +46,7 @@ inline Config draw(Bytes& in, Kind kind) {
   oracle::Random random(static_cast<std::uint64_t>(in.word()));
   oracle::draw_policy(random, &c);
   // A decayed sum is not exact.
-  if (c.oracle.mass == oracle::Mass::decayed) c.oracle.mass = oracle::Mass::accumulated;
+  if (c.oracle.attention == oracle::AttentionKind::decayed) c.oracle.attention = oracle::AttentionKind::accumulated;
   c.max_chunk = in.in(1, 5);
   c.calls = {in.in(1, 40)};  // Full has room for so many
   c.oracle.kv_heads = in.in(1, 3);
@@ -89,7 +89,7 @@ class PolicyLife {
       case 7:
         return observe(in_.in(0, 3));
       case 8:
-        return observe_mass(in_.in(0, 3));
+        return observe_sums(in_.in(0, 3));
       case 9:
         return select();
       case 10:
@@ -113,7 +113,7 @@ class PolicyLife {
   void call(int tokens) {
     append(tokens);
     observe(std::min(tokens, policy_.rows()));
-    if (model_.due()) select();
+    if (model_.should_evict()) select();
   }
 
   void append(int tokens) {
@@ -123,86 +123,86 @@ class PolicyLife {
 
   void observe(int queries) {
     queries = std::min(queries, policy_.rows());
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       std::vector<float> flat;
-      const std::vector<Part> parts = probabilities(queries, flat);
+      const std::vector<Slice> slices = probabilities(queries, flat);
       policy_.observe(buzz::view(flat, c_.oracle.query_heads, queries, policy_.rows()));
-      model_.observe(parts);
+      model_.observe(slices);
     } else {
       give();
     }
   }
 
   /// [query_heads, queries, rows] of quarters, a few of them not finite, with rubbish behind the causal mask.
-  std::vector<Part> probabilities(int queries, std::vector<float>& flat) {
+  std::vector<Slice> probabilities(int queries, std::vector<float>& flat) {
     oracle::Random random(static_cast<std::uint64_t>(in_.word()));
     const int rows = policy_.rows(), group = c_.oracle.query_heads / c_.oracle.kv_heads;
-    std::vector<Part> parts = no_parts(queries);
+    std::vector<Slice> slices = no_slices(queries);
     for (int q = 0; q < c_.oracle.query_heads; ++q) {
       for (int i = 0; i < queries; ++i) {
         for (int r = 0; r < rows; ++r) {
           const bool seen = r <= rows - queries + i;
           flat.push_back(seen ? quarters(random) : 99.f);
           if (seen && std::isfinite(flat.back()))
-            parts[static_cast<std::size_t>(i)].sums[static_cast<std::size_t>(q / group)][static_cast<std::size_t>(r)] +=
-                flat.back();
+            slices[static_cast<std::size_t>(i)]
+                .sums[static_cast<std::size_t>(q / group)][static_cast<std::size_t>(r)] += flat.back();
         }
       }
     }
-    return parts;
+    return slices;
   }
   static float quarters(oracle::Random& random) {
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     return random.one_in(16) ? random.of({nan, inf, -inf}) : 0.25f * static_cast<float>(random.in(0, 3));
   }
-  std::vector<Part> no_parts(int count) const {
-    std::vector<Part> parts;
+  std::vector<Slice> no_slices(int count) const {
+    std::vector<Slice> slices;
     const std::vector<float> none(static_cast<std::size_t>(policy_.rows()), 0.f);
     for (int i = 0; i < count; ++i)
-      parts.push_back({policy_.next_position() - count + i,
-                       std::vector<std::vector<float>>(static_cast<std::size_t>(c_.oracle.kv_heads), none)});
-    return parts;
+      slices.push_back({policy_.next_position() - count + i,
+                        std::vector<std::vector<float>>(static_cast<std::size_t>(c_.oracle.kv_heads), none)});
+    return slices;
   }
 
-  void observe_mass(int count) {
+  void observe_sums(int count) {
     count = std::min(count, policy_.rows());
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
-      std::vector<Part> parts = no_parts(count);
+      std::vector<Slice> slices = no_slices(count);
       std::vector<float> flat;
-      for (Part& part : parts)
-        for (std::vector<float>& sums : part.sums)
+      for (Slice& slice : slices)
+        for (std::vector<float>& sums : slice.sums)
           for (float& sum : sums) flat.push_back(sum = 0.25f * static_cast<float>(random.in(0, 9)));
-      policy_.observe_mass(buzz::view(flat, count, c_.oracle.kv_heads, policy_.rows()));
-      model_.observe(parts);
+      policy_.observe_sums(buzz::view(flat, count, c_.oracle.kv_heads, policy_.rows()));
+      model_.observe(slices);
     } else {
       give();
     }
   }
 
   void give() {
-    if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
+    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
-      std::vector<Part> parts = no_parts(1);
+      std::vector<Slice> slices = no_slices(1);
       std::vector<float> flat;
-      for (std::vector<float>& scores : parts[0].sums)
+      for (std::vector<float>& scores : slices[0].sums)
         for (float& score : scores) flat.push_back(score = quarters(random));
       policy_.give(buzz::view(flat, 1, c_.oracle.kv_heads, policy_.rows()));
-      model_.give(parts[0]);
+      model_.give(slices[0]);
     }
   }
 
   void select() {
-    const bool due = model_.due();
+    const bool evicts = model_.should_evict();
     std::vector<Model::Choice> choices;
-    for (int h = 0; h < c_.oracle.kv_heads; ++h) choices.push_back(due ? model_.choose(h) : all());
-    const buzz::Keep& keep = policy_.select();
-    require(keep.heads() == c_.oracle.kv_heads && keep.from() == model_.rows(), "Keep");
+    for (int h = 0; h < c_.oracle.kv_heads; ++h) choices.push_back(evicts ? model_.choose(h) : all());
+    const buzz::KeptRows& keep = policy_.select();
+    require(keep.heads() == c_.oracle.kv_heads && keep.from() == model_.rows(), "KeptRows");
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
       const auto rows = keep.rows(h);
       require(std::vector<int>(rows.begin(), rows.end()) == choices[static_cast<std::size_t>(h)].kept, "kept rows");
     }
-    if (due) model_.evict(choices);
+    if (evicts) model_.evict(choices);
   }
   Model::Choice all() const {
     Model::Choice choice;
@@ -259,12 +259,12 @@ class PolicyLife {
     const int heads = c_.oracle.kv_heads, rows = policy_.rows();
     std::vector<float> some(static_cast<std::size_t>((rows + 1) * (heads + 1) * (rows + 1)));
     const auto wrong = [&](auto&& f) { refused_rightly(true, "a wrong shape", bytes(), f); };
-    if constexpr (P::needs_mass) {
+    if constexpr (P::needs_attention) {
       wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads, 1, rows + 1)); });
       if (heads > 1) wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads + 1, 1, rows)); });
-      wrong([&] { policy_.observe_mass(buzz::View<const float>(some.data(), 1, heads + 1, rows)); });
-      wrong([&] { policy_.observe_mass(buzz::View<const float>(some.data(), rows + 1, heads, rows)); });
-    } else if constexpr (std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value) {
+      wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), 1, heads + 1, rows)); });
+      wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), rows + 1, heads, rows)); });
+    } else if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
       wrong([&] { policy_.give(buzz::View<const float>(some.data(), 1, heads, rows + 1)); });
     }
     wrong([&] { policy_.positions(heads); });
@@ -276,23 +276,23 @@ class PolicyLife {
     require(policy_.rows() <= policy_.capacity(), "rows past the bound");
     require(policy_.regions() == model_.regions(), "regions");
     require(policy_.next_position() == model_.next(), "next_position");
-    require(policy_.due() == model_.due(), "whether an eviction is due");
+    require(policy_.should_evict() == model_.should_evict(), "whether it should evict");
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
       const auto positions = policy_.positions(h);
       const auto scores = policy_.scores(h);
       require(positions.size == model_.rows(), "count of positions");
-      require(scores.size == (remembers ? model_.rows() : 0), "count of scores");
+      require(scores.size == (stateful ? model_.rows() : 0), "count of scores");
       for (int i = 0; i < positions.size; ++i) {
         const Row& row = model_.head(h)[static_cast<std::size_t>(i)];
         require(positions[i] == row.position, "position");
-        require(!remembers || same(scores[i], row.score), "score");
+        require(!stateful || same(scores[i], row.score), "score");
       }
     }
     for (int p : model_.pins()) require(policy_.pins().contains(p), "a pin");
   }
 
-  static constexpr bool remembers =
-      P::needs_mass || std::is_same<P, typed::Policy<typed::Given, buzz::Segments>>::value;
+  static constexpr bool stateful =
+      P::needs_attention || std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value;
 
   /// All that the policy is.
   auto bytes() const {

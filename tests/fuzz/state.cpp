@@ -36,7 +36,7 @@ template <class T>
 void holds(const buzz::BuzzCache<T>& cache) {
   const buzz::Regions r = cache.regions();
   require(cache.rows() >= 0 && cache.rows() <= cache.capacity(), "rows");
-  require(r.sink >= 0 && r.hive >= 0 && r.fresh >= 0 && r.window >= 0 && r.rows() == cache.rows(), "regions");
+  require(r.sink >= 0 && r.hive >= 0 && r.unfiltered >= 0 && r.window >= 0 && r.rows() == cache.rows(), "regions");
   require(cache.next_position() >= cache.rows(), "next_position");
   for (int h = 0; h < cache.shape().kv_heads; ++h) {
     const auto positions = cache.positions(h);

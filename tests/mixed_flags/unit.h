@@ -23,7 +23,7 @@ struct Calls {
 template <class T>
 using Bees = typed::Cache<T>;
 using Diverse = typed::Cache<float, typed::DiverseBeehive>;
-using Recent = typed::Cache<float, typed::Policy<typed::RecentMass, buzz::Segments>>;
+using Recent = typed::Cache<float, typed::Policy<typed::RecentAttention, buzz::Segments>>;
 
 /// Every stored type that has packets, and every score that computes with them.
 struct Unit {

@@ -162,7 +162,7 @@ void check_time(const std::vector<Look>& looks) {
 void check_positions(Cache& cache, const Tokens& tokens, const std::vector<Look>& looks) {
   cache.reset();
   const oracle::Options o = config().oracle;
-  oracle::Life life(o, oracle::turning_of(rope(), kDim, false));
+  oracle::Life life(o, oracle::rotation_of(rope(), kDim, false));
   bool oracles = true, again = true;
   int near_ties = 0, evictions = 0;
   for (int token = 0; token < static_cast<int>(looks.size()) * kStep; ++token) {
@@ -174,7 +174,7 @@ void check_positions(Cache& cache, const Tokens& tokens, const std::vector<Look>
     life.append(one(tokens.k), one(tokens.v));
     life.attend(one(tokens.q));
     life.observe();
-    if (life.due()) {
+    if (life.should_evict()) {
       ++evictions;
       life.evict({oracle::follow(cache, life, 0, false, &near_ties)});
     }
@@ -185,7 +185,7 @@ void check_positions(Cache& cache, const Tokens& tokens, const std::vector<Look>
     again &= checksum(cache) == looks[static_cast<std::size_t>(token / kStep)].positions;
     if (!oracles) break;
   }
-  std::printf("%d evictions; %d times float rounding turned a near tie\n", evictions, near_ties);
+  std::printf("%d evictions; %d times float rounding tipped a near tie\n", evictions, near_ties);
   expect(oracles, "positions are the oracle's at every 10,000th token");
   expect(again, "after a reset they are the same again");
 }

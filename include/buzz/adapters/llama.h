@@ -36,7 +36,7 @@ struct LlamaReport {
 ///     eviction.begin(llama_init_from_model(model, params));       // the context stays its owner's
 ///     eviction.decode(batch);                                     // in place of llama_decode(context, batch)
 ///
-/// A call of decode() evicts first where it is due, so that the call fits a context of policy capacity cells, for ever.
+/// A call of decode() evicts first where it has to, so that the call fits a context of policy capacity cells, for ever.
 /// One sequence, 0, of a context of its own. Tokens sit at the next position, as llama_batch_get_one() has them.
 ///
 /// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. A policy
@@ -56,7 +56,7 @@ class LlamaEviction {
 
   /// Sets what the context has to have, in its llama_context_params: where the policy needs probabilities flash
   /// attention off and the eval callback. Errors: several sequences, an eval callback of yours, a quantised V cache
-  /// without flash attention. Nothing is set then.
+  /// without flash attention. None of it is set then.
   template <class Params>
   void attach(Params& params) {
     require_equal("n_seq_max", params.n_seq_max, 1, "one sequence a context");
@@ -90,8 +90,8 @@ class LlamaEviction {
     const int cells = static_cast<int>(llama_n_ctx(context));
     if (sees()) {
       seen_ = LlamaProbabilities(cells, evictor_.max_chunk(), evictor_.queries_apart());
-      mass_.resize(
-          count_of<float>("queries apart * capacity", {seen_.parts(evictor_.max_chunk()), evictor_.capacity()}));
+      sums_.resize(
+          count_of<float>("queries apart * capacity", {seen_.slices(evictor_.max_chunk()), evictor_.capacity()}));
       held_.assign(static_cast<std::size_t>(cells), 0);
     }
     context_ = context;
@@ -107,7 +107,7 @@ class LlamaEviction {
     return result;
   }
 
-  /// Evicts if that is due, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
+  /// Evicts if it should, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
   /// a sequence that somebody else has changed; CacheFull: with Full, no room for them. No call is begun then.
   void before_decode(int tokens) {
     require_begun();
@@ -123,7 +123,7 @@ class LlamaEviction {
   /// `result` is what llama_decode() returned. If it is 0, the policy learns of the tokens and of what they attended
   /// to. If not, what the call may have stored is removed, and all is as before it. Errors, with the call's tokens
   /// removed too: a node that the graph does not have, tokens at other positions than the next, a cell that is taken.
-  /// O(parts * n_ctx).
+  /// O(slices * n_ctx).
   void after_decode(int result) {
     const int tokens = tokens_;
     tokens_ = 0;
@@ -136,8 +136,8 @@ class LlamaEviction {
     if (sees()) {
       take_in(tokens);
       evictor_.append(tokens);
-      const int stride = evictor_.capacity(), parts = seen_.parts(tokens);
-      evictor_.observe_mass({mass_.data(), parts, 1, evictor_.rows(), stride, stride});
+      const int stride = evictor_.capacity(), slices = seen_.slices(tokens);
+      evictor_.observe_sums({sums_.data(), slices, 1, evictor_.rows(), stride, stride});
     } else {
       for (int i = 0, next = next_position(); i < tokens; ++i) positions_[index(rows() + i)] = next + i;
       evictor_.append(tokens);
@@ -146,21 +146,21 @@ class LlamaEviction {
     shifting_ = false;
   }
 
-  /// Evicts if that is due: returns whether it did. All removals come first, neighbours as one range, then one bounded
+  /// Evicts if it should; returns whether it did. All removals come first, neighbours as one range, then one bounded
   /// shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence; a call is under way,
   /// from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
   bool evict() {
     require_no_call();
-    if (!evictor_.due()) return false;
-    const Keep& keep = evictor_.select();
-    keep.for_each_gap(0, [&](int begin, int end) {
+    if (!evictor_.should_evict()) return false;
+    const KeptRows& kept = evictor_.select();
+    kept.for_each_gap(0, [&](int begin, int end) {
       if (!llama_memory_seq_rm(memory(), 0, positions_[index(begin)], positions_[index(end - 1)] + 1))
         fail("llama_memory_seq_rm", "false", "true: this memory cannot give up part of a sequence");
       for (int r = begin; r < end; ++r) release(r);
       ++report_.removals;
       report_.rows += end - begin;
     });
-    keep.for_each_run(0, [&](int from, int to, int count) {
+    kept.for_each_run(0, [&](int from, int to, int count) {
       const std::int32_t first = positions_[index(from)], end = positions_[index(from + count - 1)] + 1;
       const std::int32_t shift = closes_ ? to - first : 0;
       if (shift != 0) {
@@ -217,7 +217,7 @@ class LlamaEviction {
   Span<const std::int32_t> cells() const { return {cells_.data(), sees() ? rows() : 0}; }
   /// Bytes allocated by the adapter.
   std::size_t bytes() const {
-    return evictor_.bytes() + seen_.bytes() + mass_.size() * sizeof(float) + held_.size() + state_.size() +
+    return evictor_.bytes() + seen_.bytes() + sums_.size() * sizeof(float) + held_.size() + state_.size() +
            (positions_.size() + cells_.size()) * sizeof(std::int32_t);
   }
 
@@ -274,11 +274,11 @@ class LlamaEviction {
       positions_[index(rows() + i)] = position;
       cells_[index(rows() + i)] = static_cast<std::int32_t>(cell);
     }
-    for (int part = 0; part < seen_.parts(tokens); ++part) {
-      float* sums = seen_.sums(part);
-      float* mass = mass_.data() + static_cast<std::ptrdiff_t>(part) * evictor_.capacity();
+    for (int slice = 0; slice < seen_.slices(tokens); ++slice) {
+      float* received = seen_.sums(slice);
+      float* sums = sums_.data() + static_cast<std::ptrdiff_t>(slice) * evictor_.capacity();
       for (int r = 0; r < rows() + tokens; ++r) {
-        mass[r] = sums[cells_[index(r)]];
+        sums[r] = received[cells_[index(r)]];
         sums[cells_[index(r)]] = 0;
       }
       // An empty cell gets exactly 0: what is left says that the map is wrong.
@@ -312,7 +312,7 @@ class LlamaEviction {
   bool shifting_ = false;                        // positions were closed; the keys are rotated at the next decode
   std::vector<std::int32_t> positions_, cells_;  // [capacity], of each row in the context
   std::vector<char> held_;                       // [n_ctx], whether a row has the cell
-  std::vector<float> mass_;                      // [parts(max_chunk), capacity], of the last call
+  std::vector<float> sums_;                      // [slices(max_chunk), capacity], of the last call
   std::vector<std::uint8_t> state_;              // of compact()
   std::vector<std::int32_t> state_order_;        // [n_ctx], each held cell's place in the state
 };

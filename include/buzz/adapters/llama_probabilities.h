@@ -23,16 +23,16 @@ class LlamaProbabilities {
  public:
   LlamaProbabilities() = default;
   /// cells: of the context; max_tokens: the most of one call, of which the newest `apart` queries are summed apart.
-  /// The only allocation: parts * cells floats, and a scratch.
+  /// The only allocation: slices * cells floats, and a scratch.
   LlamaProbabilities(int cells, int max_tokens, int apart)
       : width_(cells),
         apart_((std::min)(apart, max_tokens)),
-        sums_(count_of<float>("queries apart * n_ctx", {parts(max_tokens), cells})),
+        sums_(count_of<float>("queries apart * n_ctx", {slices(max_tokens), cells})),
         scratch_(static_cast<std::size_t>((std::max)(cells, 1 << 16))),
         cells_(static_cast<std::size_t>(max_tokens)),
         positions_(static_cast<std::size_t>(max_tokens)) {}
 
-  /// A call of so many tokens comes, 0 to max_tokens; forgets the last one. O(parts * cells).
+  /// A call of so many tokens comes, 0 to max_tokens; forgets the last one. O(slices * cells).
   void begin(int tokens) {
     tokens_ = tokens;
     cells_seen_ = positions_seen_ = 0;
@@ -64,10 +64,10 @@ class LlamaProbabilities {
   Span<const std::int64_t> cells() const { return {cells_.data(), cells_seen_}; }
   /// Each token's position, [tokens].
   Span<const std::int32_t> positions() const { return {positions_.data(), positions_seen_}; }
-  /// How many parts a call of `tokens` queries has: one for all but the newest `apart`, and one for each of those.
-  int parts(int tokens) const { return tokens <= apart_ ? tokens : apart_ + 1; }
-  /// What each cell received in a part, [cells]; oldest queries first.
-  float* sums(int part) { return sums_.data() + static_cast<std::ptrdiff_t>(part) * width_; }
+  /// How many slices a call of `tokens` queries has: one for all but the newest `apart`, and one for each of those.
+  int slices(int tokens) const { return tokens <= apart_ ? tokens : apart_ + 1; }
+  /// What each cell received in a slice, [cells]; oldest queries first.
+  float* sums(int slice) { return sums_.data() + static_cast<std::ptrdiff_t>(slice) * width_; }
   int width() const { return width_; }  ///< cells of a row of sums()
   /// Bytes allocated.
   std::size_t bytes() const {
@@ -131,7 +131,7 @@ class LlamaProbabilities {
         for (std::int64_t q = 0; q < count; ++q) {
           const float* row = scratch_.data() + q * columns;
           float* received = sums(part_of(first + static_cast<int>(begin + q)));
-          add_masses(row, static_cast<int>(columns), received);
+          add_attention(row, static_cast<int>(columns), received);
         }
       }
     queries_seen_ += queries;
@@ -139,7 +139,7 @@ class LlamaProbabilities {
   }
 
   int part_of(int token) const {
-    const int together = tokens_ - apart_;  // tokens of the first part, where there are such
+    const int together = tokens_ - apart_;  // tokens of the first slice, where there are such
     return together <= 0 ? token : (std::max)(0, token - together + 1);
   }
 
@@ -147,7 +147,7 @@ class LlamaProbabilities {
   int tokens_ = 0, cells_seen_ = 0, positions_seen_ = 0;
   std::int64_t queries_seen_ = 0;  // over all layers
   const char* error_ = nullptr;
-  std::vector<float> sums_;              // [parts(max_tokens), cells]
+  std::vector<float> sums_;              // [slices(max_tokens), cells]
   std::vector<float> scratch_;           // [queries, columns], of one head
   std::vector<std::int64_t> cells_;      // [max_tokens]
   std::vector<std::int32_t> positions_;  // [max_tokens]

@@ -26,18 +26,18 @@ struct Append {
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int token = block.x(), head = block.y(), s = block.z();
-    const Turning& turning = step.turning;
+    const DeviceRotation& rotation = step.rotation;
     const Lengths before = step.states[s].then;
-    const int row = before.rows + token, dims = turning.dims;
+    const int row = before.rows + token, dims = rotation.dims;
     block.phase([&](int t) {
       for (int i = t; i < dims / 2; i += threads)
-        turning.angle(turning.compact ? row : before.next + token, turning.factor, i, shared.angles + i,
-                      shared.angles + dims / 2 + i);
+        rotation.angle(rotation.compact ? row : before.next + token, rotation.factor, i, shared.angles + i,
+                       shared.angles + dims / 2 + i);
     });
     block.alone([&](int t) {
       const T *key = k.row(s, token, head), *value = v.row(s, token, head);
       for (int d = t; d < step.head_dim; d += threads) {
-        step.keys.row(s, head, row)[d] = d < dims ? from_float<T>(turning.turned(key, shared.angles, d)) : key[d];
+        step.keys.row(s, head, row)[d] = d < dims ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
         step.values.row(s, head, row)[d] = value[d];
       }
       if (t == 0) {

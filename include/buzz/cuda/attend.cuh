@@ -103,12 +103,12 @@ struct Attend {
       const bool some = i < here;
       const int token = some ? step.queries.token(first + i) : 0;
       const T* row = q.row(s, token, some ? step.queries.head(head, first + i) : 0);
-      const float* turn = step.angles_of(s, token);
+      const float* angles = step.angles_of(s, token);
       const float sharpness = some ? step.scale.of(step.queries.seen(first + i, rows)) : 0;
       BUZZ_UNROLL
       for (int j = 0; j < values; ++j) {
         const int d = element(lane, j);
-        l.query[i][j] = some && d < step.head_dim ? sharpness * step.turning.turned(row, turn, d) : 0;
+        l.query[i][j] = some && d < step.head_dim ? sharpness * step.rotation.rotated(row, angles, d) : 0;
         l.out[i][j] = 0;
       }
     }

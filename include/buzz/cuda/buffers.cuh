@@ -43,7 +43,7 @@ struct Buffers {
   State* states;            ///< [sequences]
   double* frequencies;      ///< [dims / 2], radians a position
   // The workspace.
-  double* worth;        ///< [2, sequences, kv_heads, capacity], Select's room
+  double* importance;   ///< [2, sequences, kv_heads, capacity], Select's room
   std::int32_t* picks;  ///< the same
   double* diversity;    ///< [sequences, kv_heads, capacity], where the score looks at keys
   double* norms;        ///< the same
@@ -72,7 +72,7 @@ struct Buffers {
     const auto room = [&](auto** pointer, const char* sizes, std::initializer_list<long long> n) {
       take(workspace, &bytes.workspace, pointer, sizes, n);
     };
-    room(&worth, "sequences * kv_heads * capacity", {2, cached});
+    room(&importance, "sequences * kv_heads * capacity", {2, cached});
     room(&picks, "sequences * kv_heads * capacity", {2, cached});
     room(&diversity, "sequences * kv_heads * capacity", {needs.keys ? cached : 0});
     room(&norms, "sequences * kv_heads * capacity", {needs.keys ? cached : 0});

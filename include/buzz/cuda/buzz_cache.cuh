@@ -36,15 +36,15 @@ struct Call {
 ///
 ///     BuzzCache<__half> cache(shape, batch, beehive(), rope, memory, workspace);  // bytes(...) of them
 ///     cache.reset(stream);
-///     cache.attend(q, k, v, out, call, stream);  // append, attend over all rows, observe, evict when due
+///     cache.attend(q, k, v, out, call, stream);  // append, attend over all rows, observe, evict where it should
 ///
-/// A step is append, attend or observe, evict; evict ends it, due or not. After the constructor nothing allocates and
-/// nothing synchronises: lengths are known to the host, and kept on the device too, where the kernels read them, and
-/// the grids are of the capacity's size; so a captured step can be replayed, across evictions (see replayed()).
-/// Not copyable, since two would share the device's memory; a moved-from cache may only be destroyed or assigned to.
-/// Results are an error of the arguments, with nothing launched, or what the launches give. Where a launch of append(),
-/// attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step is as it was before,
-/// and the same can be asked again.
+/// A step is append, attend or observe, evict; evict ends it, whether it has to evict or not. After the constructor
+/// nothing allocates and nothing synchronises: lengths are known to the host, and kept on the device too, where the
+/// kernels read them, and the grids are of the capacity's size; so a captured step can be replayed, across evictions
+/// (see replayed()). Not copyable, since two would share the device's memory; a moved-from cache may only be destroyed
+/// or assigned to. Results are an error of the arguments, with nothing launched, or what the launches give. Where a
+/// launch of append(), attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step
+/// is as it was before, and the same can be asked again.
 template <class T, class Launcher_>
 class BasicCache {
  public:
@@ -78,11 +78,11 @@ class BasicCache {
         fail("rope.positions", "compact", "logical: the device does not store raw keys");
     }
     check_logits(attention.scale, attention.log_base);
-    turning_.dims = rotation_.dims();
-    turning_.interleaved = rope.pairs == Pairs::interleaved;
-    turning_.compact = rotation_.compact();
-    turning_.factor = rope.attention_factor;
-    turning_.frequencies = buffers_.frequencies;
+    device_rotation_.dims = rotation_.dims();
+    device_rotation_.interleaved = rope.pairs == Pairs::interleaved;
+    device_rotation_.compact = rotation_.compact();
+    device_rotation_.factor = rope.attention_factor;
+    device_rotation_.frequencies = buffers_.frequencies;
     scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
     scale_.log_base = attention.log_base;
   }
@@ -100,8 +100,9 @@ class BasicCache {
     const int end = first + count, open_end = open_.first + open_.count;
     const bool of_step = open_.tokens != 0 && first < open_end && open_.first < end;
     if (of_step && (first > open_.first || end < open_end)) return Launcher::invalid;
-    Start start{buffers_.states + first, count, buffers_.frequencies, turning_.dims / 2, {}};
-    for (int i = 0; i < turning_.dims / 2; ++i) start.given[i] = rotation_.frequencies()[static_cast<std::size_t>(i)];
+    Start start{buffers_.states + first, count, buffers_.frequencies, device_rotation_.dims / 2, {}};
+    for (int i = 0; i < device_rotation_.dims / 2; ++i)
+      start.given[i] = rotation_.frequencies()[static_cast<std::size_t>(i)];
     const Result result = Launcher::launch(start, {1, 1, 1}, stream);
     if (result != Launcher::success) return result;
     for (int s = first; s < end; ++s) own(s) = {};
@@ -112,9 +113,9 @@ class BasicCache {
   /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
   /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
   /// the Rope's, a step that has not ended, tensors that are no views (is_view()), an out in memory of another's: it
-  /// may be q, k or v (the same data and strides; q only where nothing is read twice: the score is not mass, or tokens
-  /// <= Batch::kept_logits), else it has nothing in common with them or the cache; nothing is launched then. Where a
-  /// launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// may be q, k or v (the same data and strides; q only where nothing is read twice: the score does not see attention,
+  /// or tokens <= Batch::kept_logits), else it has nothing in common with them or the cache; nothing is launched then.
+  /// Where a launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
     if (!can_append(call) || !are_queries(q, call) || !are_queries(out, call)) return Launcher::invalid;
     if (!are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
@@ -176,9 +177,9 @@ class BasicCache {
     return observed(cuda::observe<Launcher>(step(open_), q, lse, stream));
   }
 
-  /// Step 3: evicts what is due, and ends the step. Errors: no step has begun. In compact positions the launch that
+  /// Step 3: evicts where it should, and ends the step. Errors: no step has begun. In compact positions the launch that
   /// rotates the moved keys comes last, when the step has ended: where it alone fails, reset() is what remains.
-  /// O(rows * kv_heads * head_dim) a sequence where an eviction is due.
+  /// O(rows * kv_heads * head_dim) a sequence that evicts.
   Result evict(Stream stream) {
     if (open_.tokens == 0) return Launcher::invalid;
     const StepOf<T> s = step(open_);
@@ -193,7 +194,7 @@ class BasicCache {
       select.step = s;
       select.scores = device_.needs.keys ? buffers_.diversity : device_.needs.attention ? s.scores : nullptr;
       select.fade = device_.fade;
-      select.worth = buffers_.worth;
+      select.importance = buffers_.importance;
       select.picks = buffers_.picks;
       select.sequences = batch_.sequences;
       result = Launcher::launch(select, {1, s.lists, s.count}, stream);
@@ -205,7 +206,7 @@ class BasicCache {
     if (result != Launcher::success) return result;
     for (int i = open_.first; i < open_.first + s.count; ++i) own(i) = evicted(lengths(i), s.protect, s.rule);
     open_.tokens = 0;
-    if (turning_.compact && selects) {
+    if (device_rotation_.compact && selects) {
       const Rerotate<T> rerotate{s};
       result = Launcher::launch(rerotate, {rerotate.blocks(), s.kv_heads, s.count}, stream);
     }
@@ -260,7 +261,7 @@ class BasicCache {
       return false;
     for (int s = call.first; s < call.first + call.count; ++s) {
       const Lengths& l = lengths(s);
-      const int most = turning_.compact ? (std::numeric_limits<int>::max)() : rotation_.rope().max_position;
+      const int most = device_rotation_.compact ? (std::numeric_limits<int>::max)() : rotation_.rope().max_position;
       if (l.rows > capacity_ - call.tokens || l.next > most - call.tokens) return false;
     }
     return true;
@@ -285,7 +286,7 @@ class BasicCache {
     const Footprint to = queries(out, call), from = queries(q, call);
     return (apart(to, from) || (same(to, from) && !reads_twice(call))) &&
            apart(to, buzz::footprint(buffers_.keys, buffers_.bytes.cache)) &&
-           apart(to, buzz::footprint(buffers_.worth, buffers_.bytes.workspace));
+           apart(to, buzz::footprint(buffers_.importance, buffers_.bytes.workspace));
   }
   bool can_observe() const { return open_.tokens != 0 && !(device_.needs.attention && observed_); }
   Result observed(Result result) {
@@ -311,7 +312,7 @@ class BasicCache {
     s.kept = buffers_.kept + kept_at(call.first);
     s.angles = buffers_.angles;
     s.states = buffers_.states + call.first;
-    s.turning = turning_;
+    s.rotation = device_rotation_;
     s.scale = scale_;
     s.fold = device_.fold;
     s.queries.tokens = call.tokens;
@@ -334,7 +335,7 @@ class BasicCache {
   int capacity_;
   DevicePolicy device_;
   Buffers<T> buffers_;
-  Turning turning_;
+  DeviceRotation device_rotation_;
   LogitScale scale_;
   std::vector<Lengths> lengths_;  // [sequences]
   Call open_{0, 0, 0};            // the step that has not ended; of 0 tokens: none

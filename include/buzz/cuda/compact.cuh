@@ -36,7 +36,7 @@ struct Compact {
         if (t == 0) step.states[s].then = then;
       });
     const Regions r = now.regions(step.protect);
-    if (!step.rule.due(r.middle())) return;
+    if (!step.rule.should_evict(r.middle())) return;
     const std::int32_t* from = step.kept_of(s, head);
     if (!last) {
       const Tensor<T>& rows = part < slices() ? step.keys : step.values;
@@ -49,7 +49,7 @@ struct Compact {
     const long long at = step.begin(s, head);
     move<1>(block, from, r.sink, then.rows, 1, step.scores + at, 1, 0.);
     move<1>(block, from, r.sink, then.rows, 1, step.positions + at, 1, std::int32_t());
-    const int forgotten = step.rule.forgotten(r.hive, r.fresh);
+    const int forgotten = step.rule.forgotten(r.hive, r.unfiltered);
     if (forgotten >= 0)
       block.phase([&](int t) {
         for (int i = t; i < r.sink + forgotten; i += threads) step.scores[at + i] = 0;
@@ -98,28 +98,28 @@ struct Rerotate {
 
   /// Blocks a KV head: a thread for each pair of each of capacity rows.
   BUZZ_HOST_DEVICE int blocks() const {
-    return static_cast<int>((static_cast<long long>(step.capacity) * (step.turning.dims / 2) - 1) / threads) + 1;
+    return static_cast<int>((static_cast<long long>(step.capacity) * (step.rotation.dims / 2) - 1) / threads) + 1;
   }
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z();
-    const Turning& turning = step.turning;
+    const DeviceRotation& rotation = step.rotation;
     const Lengths now = step.states[s].now;
-    if (!step.rule.due(now.regions(step.protect).middle())) return;
-    const int rows = evicted(now, step.protect, step.rule).rows, half = turning.dims / 2;
+    if (!step.rule.should_evict(now.regions(step.protect).middle())) return;
+    const int rows = evicted(now, step.protect, step.rule).rows, half = rotation.dims / 2;
     const std::int32_t* from = step.kept_of(s, head);
     block.alone([&](int t) {
       const long long i = static_cast<long long>(block.x()) * threads + t;
       const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
       if (row >= rows || from[row] == row) return;
       float cos, sin;
-      turning.angle(row - from[row], 1, pair, &cos, &sin);
+      rotation.angle(row - from[row], 1, pair, &cos, &sin);
       T* key = step.keys.row(s, head, row);
-      const float a = to_float(key[turning.first_of(pair)]), b = to_float(key[turning.second_of(pair)]);
-      key[turning.first_of(pair)] = from_float<T>(a * cos - b * sin);
-      key[turning.second_of(pair)] = from_float<T>(a * sin + b * cos);
+      const float a = to_float(key[rotation.first_of(pair)]), b = to_float(key[rotation.second_of(pair)]);
+      key[rotation.first_of(pair)] = from_float<T>(a * cos - b * sin);
+      key[rotation.second_of(pair)] = from_float<T>(a * sin + b * cos);
     });
   }
 };

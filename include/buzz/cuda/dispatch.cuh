@@ -39,7 +39,7 @@ typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tenso
   });
   if (result != Launcher::success) return result;
   const Merge<T> merge{step, out, lse, partial};
-  return Launcher::launch(merge, {merge.output_blocks() + merge.mass_blocks(), step.kv_heads, step.count}, stream);
+  return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);
 }
 
 /// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads]; q as there. Errors: what

@@ -10,7 +10,7 @@ namespace buzz {
 namespace cuda {
 
 /// How unlike the mean of its head's keys each middle row's key is, as buzz::KeyDiversity on the host: sums in double.
-/// Does nothing where no eviction is due. A block a KV head: grid (1, kv_heads, sequences). O(rows * head_dim).
+/// Does nothing where there is no eviction. A block a KV head: grid (1, kv_heads, sequences). O(rows * head_dim).
 template <class T>
 struct KeyDiversity {
   static constexpr int threads = 256;             ///< of a block
@@ -28,10 +28,10 @@ struct KeyDiversity {
     double sums[2];  ///< of a row: its squares, and its dot with the mean or its squared distance from it
   };
 
-  StepOf<T> step;            ///< keys as stored; read
-  DiversityOptions options;  ///< how keys are compared, and with which
-  double* worth = nullptr;   ///< [count, kv_heads, capacity]; the middle rows' are written
-  double* norms = nullptr;   ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
+  StepOf<T> step;                ///< keys as stored; read
+  DiversityOptions options;      ///< how keys are compared, and with which
+  double* importance = nullptr;  ///< [count, kv_heads, capacity]; the middle rows' are written
+  double* norms = nullptr;       ///< the same: 1 / the length of a key, 0 where that is 0; for Unlike::direction
 
   /// One block's work; see block.cuh.
   template <class Block>
@@ -39,7 +39,7 @@ struct KeyDiversity {
     const int head = block.y(), s = block.z();
     const Lengths now = step.states[s].now;
     const Regions r = now.regions(step.protect);
-    if (!step.rule.due(r.middle())) return;
+    if (!step.rule.should_evict(r.middle())) return;
     const bool all = options.mean_over == MeanOver::all;
     const int first = all ? 0 : r.sink, end = all ? now.rows : r.sink + r.middle();
     const long long at = step.begin(s, head);
@@ -65,7 +65,7 @@ struct KeyDiversity {
         if (t % lanes != 0 || begin + t / lanes >= stop) return;
         const double sum = lane[t].sums[1], length = ::sqrt(lane[t].sums[0]) * ::sqrt(shared.squares);
         const double unlike = options.unlike == Unlike::distance ? ::sqrt(sum) : length == 0 ? 0 : -sum / length;
-        worth[at + begin + t / lanes] = static_cast<double>(static_cast<float>(unlike));
+        importance[at + begin + t / lanes] = static_cast<double>(static_cast<float>(unlike));
       });
     }
   }

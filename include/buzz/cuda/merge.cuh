@@ -7,8 +7,8 @@ namespace cuda {
 
 /// After Attend: merges the splits by their log-sum-exps, and adds the probabilities to the scores where the logits
 /// were kept. The first tokens * group blocks of x write an output row each (none, where there was but one split), the
-/// others take `threads` cached rows each: grid (output_blocks() + mass_blocks(), kv_heads, sequences). A query whose
-/// probabilities are not finite gives no mass.
+/// others take `threads` cached rows each: grid (output_blocks() + sum_blocks(), kv_heads, sequences). A query whose
+/// probabilities are not finite adds to no sum.
 template <class T>
 struct Merge {
   static constexpr int threads = 128;  ///< of a block
@@ -26,7 +26,7 @@ struct Merge {
   /// Blocks that merge outputs, and those that add to scores; of a KV head.
   /// @{
   BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : step.queries.count(); }
-  BUZZ_HOST_DEVICE int mass_blocks() const { return partial.logits == nullptr ? 0 : (step.capacity - 1) / threads + 1; }
+  BUZZ_HOST_DEVICE int sum_blocks() const { return partial.logits == nullptr ? 0 : (step.capacity - 1) / threads + 1; }
   /// @}
 
   /// One block's work; see block.cuh.
@@ -36,7 +36,7 @@ struct Merge {
     if (x < 0)
       block.alone([&](int t) { write(t, s, head, block.x()); });
     else if (x * threads < step.states[s].now.rows)
-      add_mass(block, shared, x * threads, s, head, step.states[s].now.rows);
+      add_sums(block, shared, x * threads, s, head, step.states[s].now.rows);
   }
 
  private:
@@ -68,7 +68,7 @@ struct Merge {
   }
 
   template <class Block>
-  BUZZ_DEVICE void add_mass(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
+  BUZZ_DEVICE void add_sums(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
     struct Row {
       double score;
       float sum;

@@ -28,7 +28,7 @@ struct ObserveGiven {
       for (int i = 0; i < step.queries.count(); ++i) {
         if (row < step.queries.seen(i, rows)) {
           const float p = probabilities.row(s, step.queries.head(head, i), step.queries.token(i))[row];
-          if (is_mass(p)) sum += p;
+          if (is_attention(p)) sum += p;
         }
         if ((i + 1) % step.queries.group != 0) continue;
         score = step.fold(score, sum, step.queries.token(i) == 0);
@@ -107,10 +107,10 @@ struct Observe {
     for (int i = 0; i < here; ++i) {
       const int token = step.queries.token(first + i);
       const T* row = q.row(s, token, step.queries.head(head, first + i));
-      const float* turn = step.angles_of(s, token);
+      const float* angles = step.angles_of(s, token);
       const float sharpness = step.scale.of(step.queries.seen(first + i, rows));
       for (int d = t; d < step.head_dim; d += threads)
-        shared.query[i][d] = sharpness * step.turning.turned(row, turn, d);
+        shared.query[i][d] = sharpness * step.rotation.rotated(row, angles, d);
     }
   }
 
@@ -140,7 +140,7 @@ struct Observe {
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < step.queries.seen(first + i, rows) && is_finite(norm) && is_mass(p)) l.sum[u] += p;
+        if (row + u * groups < step.queries.seen(first + i, rows) && is_finite(norm) && is_attention(p)) l.sum[u] += p;
         if ((first + i + 1) % step.queries.group != 0) continue;
         l.score[u] = step.fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;

@@ -29,7 +29,7 @@ inline Rule rule_of(const Selection& select) {
   } else if (const auto* best = select.as<TopK::Options>()) {
     rule.heavy = best->heavy;
     rule.threshold = best->threshold != 0 ? best->threshold : best->heavy;
-  } else if (const auto* nothing = select.as<Nothing::Options>()) {
+  } else if (const auto* nothing = select.as<KeepNone::Options>()) {
     rule.threshold = nothing->threshold;
   }
   return rule;

@@ -7,7 +7,7 @@ namespace buzz {
 namespace cuda {
 
 /// Rotary positions (RoFormer, arXiv 2104.09864), as buzz::Rotation makes them on the host.
-struct Turning {
+struct DeviceRotation {
   int dims = 0;                         ///< leading elements of a head that are rotated, even; 0: none
   bool interleaved = true;              ///< pair i is (2i, 2i + 1); else (i, i + dims / 2)
   bool compact = false;                 ///< a row's position is its place in the cache
@@ -30,7 +30,7 @@ struct Turning {
 
   /// Element d of `row` [head_dim], rotated; angles: [dims], cosines, then sines, `factor` included.
   template <class T>
-  BUZZ_DEVICE float turned(const T* row, const float* angles, int d) const {
+  BUZZ_DEVICE float rotated(const T* row, const float* angles, int d) const {
     if (d >= dims) return to_float(row[d]);
     const int half = dims / 2, pair = interleaved ? d / 2 : d % half;
     const float a = to_float(row[first_of(pair)]), b = to_float(row[second_of(pair)]);

@@ -24,12 +24,12 @@ BUZZ_DEVICE inline std::uint64_t order(double x) {
 /// pass() is about numbers of rows, for the host too; pass() runs in a block.
 struct Rule {
   /// chunks: the beehive's passes (BUZZ, arXiv 2410.23079, section 3.2), as buzz::Segments. heaviest: the best of all,
-  /// ties to the lowest row, as buzz::TopK; of `heavy` 0 it is buzz::Nothing, and where never due buzz::Everything.
+  /// ties to the lowest row, as buzz::TopK; of `heavy` 0 it is buzz::KeepNone, and of `threshold` never buzz::KeepAll.
   enum class Kind { chunks, heaviest };
   static constexpr int never = 2147483647;  ///< a threshold that no middle exceeds
 
   Kind kind = Kind::heaviest;  ///< which of the two
-  int threshold = never;       ///< rows of the middle that make an eviction due when exceeded
+  int threshold = never;       ///< rows of the middle above which an eviction happens
   int heavy = 0;               ///< most rows that an eviction leaves, up to the threshold; of Kind::heaviest
   Thin thin;                   ///< the sizes of the passes, of the same threshold; of Kind::chunks
 
@@ -43,63 +43,64 @@ struct Rule {
     int b[most_threads];  ///< scan()'s
   };
 
-  /// Is an eviction due, with so many rows in the middle?
-  BUZZ_HOST_DEVICE constexpr bool due(int middle) const { return middle > threshold; }
-  /// Is another pass due, with so many rows left by the last?
+  /// Should an eviction happen, with so many rows in the middle?
+  BUZZ_HOST_DEVICE constexpr bool should_evict(int middle) const { return middle > threshold; }
+  /// Should another pass follow, with so many rows left by the last?
   BUZZ_HOST_DEVICE constexpr bool again(int middle) const { return kind == Kind::chunks && thin.again(middle); }
   /// Rows that one pass leaves.
-  BUZZ_HOST_DEVICE constexpr int once(int hive, int fresh) const {
-    if (kind == Kind::chunks) return thin.once(hive, fresh);
-    return hive + fresh < heavy ? hive + fresh : heavy;
+  BUZZ_HOST_DEVICE constexpr int once(int hive, int unfiltered) const {
+    if (kind == Kind::chunks) return thin.once(hive, unfiltered);
+    return hive + unfiltered < heavy ? hive + unfiltered : heavy;
   }
   /// Rows that an eviction leaves, all its passes. O(log rows).
-  BUZZ_HOST_DEVICE constexpr int left(int hive, int fresh) const {
-    return kind == Kind::chunks ? thin.left(hive, fresh) : once(hive, fresh);
+  BUZZ_HOST_DEVICE constexpr int left(int hive, int unfiltered) const {
+    return kind == Kind::chunks ? thin.left(hive, unfiltered) : once(hive, unfiltered);
   }
   /// How many rows that an eviction leaves, from the first, have scores that are never read again: those become 0, and
   /// the sink's; -1: none do. O(log rows).
-  BUZZ_HOST_DEVICE constexpr int forgotten(int hive, int fresh) const {
+  BUZZ_HOST_DEVICE constexpr int forgotten(int hive, int unfiltered) const {
     if (kind != Kind::chunks) return -1;
-    int unread = thin.forgotten(hive), count = thin.once(hive, fresh);
+    int unread = thin.forgotten(hive), count = thin.once(hive, unfiltered);
     for (; thin.again(count); count = thin.once(count, 0)) unread = thin.forgotten(count);
     return unread;
   }
 
-  /// One pass over worth [hive + fresh]: writes the once(hive, fresh) kept indices to out, ascending. O(rows /
-  /// threads); where more than one row of each chunk stays, O(rows * chunk / threads).
+  /// One pass over importance [hive + unfiltered]: writes the once(hive, unfiltered) kept indices to out, ascending.
+  /// O(rows / threads); where more than one row of each chunk stays, O(rows * chunk / threads).
   template <int threads, class Block>
-  BUZZ_DEVICE void pass(Block& block, Shared& shared, const double* worth, int hive, int fresh,
+  BUZZ_DEVICE void pass(Block& block, Shared& shared, const double* importance, int hive, int unfiltered,
                         std::int32_t* out) const {
     if (kind == Kind::chunks)
-      pick_chunks<threads>(block, worth, hive, fresh, out);
+      pick_chunks<threads>(block, importance, hive, unfiltered, out);
     else
-      pick_heaviest<threads>(block, shared, worth, hive + fresh, out);
+      pick_heaviest<threads>(block, shared, importance, hive + unfiltered, out);
   }
 
  private:
   /// A thread a chunk, each of which is picked by the host's function.
   template <int threads, class Block>
-  BUZZ_DEVICE void pick_chunks(Block& block, const double* worth, int hive, int fresh, std::int32_t* out) const {
+  BUZZ_DEVICE void pick_chunks(Block& block, const double* importance, int hive, int unfiltered,
+                               std::int32_t* out) const {
     const bool together = thin.hive == HiveRule::together;
     const int rest = together ? 0 : hive, kept = together ? 0 : thin.hive_left(hive);
     block.phase([&](int t) {
       if (thin.hive == HiveRule::first)
         for (int i = t; i < kept; i += threads) out[i] = i * thin.hive_stride;
-      if (thin.hive == HiveRule::heaviest) pick_all<threads>(t, worth, hive, thin.hive_chunk(), 0, out);
-      pick_all<threads>(t, worth + rest, hive + fresh - rest, thin.chunk, rest, out + kept);
+      if (thin.hive == HiveRule::heaviest) pick_all<threads>(t, importance, hive, thin.hive_chunk(), 0, out);
+      pick_all<threads>(t, importance + rest, hive + unfiltered - rest, thin.chunk, rest, out + kept);
     });
   }
   template <int threads>
-  BUZZ_DEVICE void pick_all(int t, const double* worth, int count, long long chunk, int offset,
+  BUZZ_DEVICE void pick_all(int t, const double* importance, int count, long long chunk, int offset,
                             std::int32_t* out) const {
     for (int c = t; c < chunks(count, chunk); c += threads)
-      pick_chunk(worth, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
+      pick_chunk(importance, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
   }
 
   /// A radix select of the least weight that stays, four bits a round, then the rows of that weight from the first.
-  /// O(rows / threads), whatever the worths are.
+  /// O(rows / threads), whatever the scores are.
   template <int threads, class Block>
-  BUZZ_DEVICE void pick_heaviest(Block& block, Shared& shared, const double* worth, int count,
+  BUZZ_DEVICE void pick_heaviest(Block& block, Shared& shared, const double* importance, int count,
                                  std::int32_t* out) const {
     static_assert(threads <= most_threads, "a number a thread");
     int wanted = once(count, 0);  // of the rows whose order begins with the digits of `least`
@@ -111,7 +112,7 @@ struct Rule {
       });
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) {
-          const std::uint64_t key = order(worth[i]);
+          const std::uint64_t key = order(importance[i]);
           if ((key & known) == least) block.add(&shared.count[(key >> shift) % bins], 1);
         }
       });
@@ -124,7 +125,7 @@ struct Rule {
     // `wanted` of the rows equal to the least stay, the first ones. Each thread takes a stretch of rows.
     const int stretch = (count - 1) / threads + 1;
     const auto each = [&](int t, auto&& f) {
-      for (int i = t * stretch; i < count && i < (t + 1) * stretch; ++i) f(i, order(worth[i]));
+      for (int i = t * stretch; i < count && i < (t + 1) * stretch; ++i) f(i, order(importance[i]));
     };
     block.phase([&](int t) {
       int equal = 0;
@@ -149,11 +150,11 @@ struct Rule {
   }
 };
 
-/// After an eviction, where one is due; else as they are.
+/// After an eviction, where one should happen; else as they are.
 BUZZ_HOST_DEVICE constexpr Lengths evicted(Lengths l, const Protect& protect, const Rule& rule) {
   const Regions r = l.regions(protect);
-  if (!rule.due(r.middle())) return l;
-  l.hive = rule.left(r.hive, r.fresh);
+  if (!rule.should_evict(r.middle())) return l;
+  l.hive = rule.left(r.hive, r.unfiltered);
   l.rows = r.sink + l.hive + r.window;
   return l;
 }

@@ -5,9 +5,9 @@
 namespace buzz {
 namespace cuda {
 
-/// Chooses the rows that an eviction keeps; does nothing where none is due. A block a list of a sequence: grid (1,
-/// lists, sequences), one list a KV head, or one for all heads, to which a row is worth the sum of what it is worth to
-/// each (Sharing::layer). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
+/// Chooses the rows that an eviction keeps; does nothing where there is none. A block a list of a sequence: grid (1,
+/// lists, sequences), one list a KV head, or one for all heads, to which a row is as important as the sum of what it is
+/// to each (Sharing::layer). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
 struct Select {
   static constexpr int threads = 256;  ///< of a block
   /// A block's.
@@ -16,9 +16,9 @@ struct Select {
   };
 
   Step step;                       ///< `kept` is written
-  const double* scores = nullptr;  ///< [count, kv_heads, capacity]; null: all rows are worth the same
+  const double* scores = nullptr;  ///< [count, kv_heads, capacity]; null: all rows are equally important
   float fade = 0;                  ///< what a row loses with each token of its age
-  double* worth = nullptr;         ///< [2, sequences, lists, capacity], room
+  double* importance = nullptr;    ///< [2, sequences, lists, capacity], room
   std::int32_t* picks = nullptr;   ///< [2, sequences, lists, capacity], room
   int sequences = 1;               ///< of the cache
 
@@ -28,17 +28,17 @@ struct Select {
     const int list = block.y(), s = block.z();
     const Lengths now = step.states[s].now;
     const Regions r = now.regions(step.protect);
-    if (!step.rule.due(r.middle())) return;
+    if (!step.rule.should_evict(r.middle())) return;
     const long long begin = step.begin_of_list(s, list);
     const long long other = step.begin_of_list(sequences, 0);
     std::int32_t *out = step.kept + begin, *chosen = picks + begin, *last = chosen;
-    double *its = worth + begin, *next = its + other;
+    double *its = importance + begin, *next = its + other;
 
     block.phase([&](int t) {
       for (int i = t; i < r.middle(); i += threads) its[i] = value(s, list, r.sink + i, now.next);
     });
-    step.rule.pass<threads>(block, shared.rule, its, r.hive, r.fresh, chosen);
-    int count = step.rule.once(r.hive, r.fresh);
+    step.rule.pass<threads>(block, shared.rule, its, r.hive, r.unfiltered, chosen);
+    int count = step.rule.once(r.hive, r.unfiltered);
     while (step.rule.again(count)) {  // over what the last pass left
       block.phase([&](int t) {
         for (int i = t; i < count; i += threads) next[i] = its[last[i]];

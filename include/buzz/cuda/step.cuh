@@ -16,9 +16,9 @@ struct Step {
   double* scores = nullptr;           ///< [count, kv_heads, capacity]
   std::int32_t* positions = nullptr;  ///< the same
   std::int32_t* kept = nullptr;  ///< [count, lists, capacity], the rows that an eviction keeps, ascending: Select's
-  float* angles = nullptr;       ///< [count, max_chunk, turning.dims], the call's rotations: Append's
+  float* angles = nullptr;       ///< [count, max_chunk, rotation.dims], the call's rotations: Append's
   State* states = nullptr;       ///< [count]
-  Turning turning;               ///< of keys and queries
+  DeviceRotation rotation;       ///< of keys and queries
   LogitScale scale;              ///< of the logits
   Fold fold;                     ///< what a probability does to a score
   Queries queries;               ///< of one KV head
@@ -43,7 +43,7 @@ struct Step {
   }
   /// A token's rotation: cosines, then sines.
   BUZZ_HOST_DEVICE float* angles_of(int s, int token) const {
-    return angles + (static_cast<long long>(s) * max_chunk + token) * turning.dims;
+    return angles + (static_cast<long long>(s) * max_chunk + token) * rotation.dims;
   }
   /// Where query row i of a KV head is in what is [count, query_heads, tokens].
   BUZZ_HOST_DEVICE long long query_at(int s, int kv_head, int i) const {

@@ -25,7 +25,7 @@ BUZZ_DEVICE inline float to_float(T x) {
   return static_cast<float>(x);
 }
 #if defined(__CUDACC__)
-// By name, since frameworks compile with the operators turned off.
+// By name, since frameworks compile with the operators switched off.
 template <>
 __device__ inline float to_float(__half x) {
   return __half2float(x);

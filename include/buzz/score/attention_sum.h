@@ -35,10 +35,10 @@ class AttentionSum final : public Score {
     if (o_.attention != AttentionKind::mean) return void(std::copy_n(sums, c.count, out));
     for (int i = 0; i < c.count; ++i) out[i] = sums[i] / c.age(i);
   }
-  void keep(const Keep& kept) override { sums_.compact(kept); }
+  void keep(const KeptRows& kept) override { sums_.compact(kept); }
   void forget(int end) override { sums_.clear(heads_, 0, end); }
-  int memories() const override { return 1; }
-  RowNumbers memory(int, int head) override { return sums_.head(head); }
+  int states() const override { return 1; }
+  RowNumbers state(int, int head) override { return sums_.head(head); }
   const double* scores(int head) const override { return sums_.head(head); }
   std::size_t bytes() const override { return sums_.bytes(); }
 

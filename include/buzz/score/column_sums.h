@@ -12,9 +12,9 @@ namespace buzz {
 /// Refuses what can be no attention probability, nor a sum of them: what is not finite, below 0 or above 2^64.
 /// not_finite: that is let pass. O(count).
 template <class Family = InvalidArgument>
-void require_masses(const char* field, const float* values, int count, bool not_finite = false) {
+void require_attention_sums(const char* field, const float* values, int count, bool not_finite = false) {
   constexpr int block = 16;  // a constant trip count is vectorised at -O2 too
-  const auto bad = [=](const float& x) { return !(is_mass(x) | (not_finite & !is_finite(x))); };
+  const auto bad = [=](const float& x) { return !(is_attention(x) | (not_finite & !is_finite(x))); };
   for (int begin = 0; begin < count; begin += block) {
     bool any = false;
     if (count - begin >= block)

@@ -7,7 +7,7 @@
 
 namespace buzz {
 
-/// Score: another's, of which a row loses `fade` with each `capacity` tokens of its age. What was worth keeping once is
+/// Score: another's, of which a row loses `fade` with each `capacity` tokens of its age. What was important once is
 /// not so for ever: kept rows of a text long gone cost more than they give (examples/evaluate/README.md).
 class Faded final : public Wrapped {
  public:

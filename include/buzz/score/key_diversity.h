@@ -11,7 +11,7 @@
 
 namespace buzz {
 
-/// Score: how unlike the mean of its head's keys, as stored, a row's key is: what is unlike the rest is worth keeping.
+/// Score: how unlike the mean of its head's keys, as stored, a row's key is: what is unlike the rest is important.
 /// It needs no attention, so it works beside flash kernels. The cosine of a zero key or a zero mean is 0. A key that is
 /// not finite, among those of the mean, makes its head's scores NaN, and the choice falls on the oldest rows.
 class KeyDiversity final : public Score {

@@ -12,8 +12,8 @@ namespace buzz {
 /// accumulated: the sum of all (BUZZ, section 3.2; H2O). latest: of the last call's queries (the authors' `fast`).
 /// mean: accumulated over the number of tokens since the row's own, so that an old row has no head start. newest: the
 /// last query's alone (TOVA). largest: the largest that one query gave. decayed: the sum of all, each query's
-/// multiplied by `decay` at each later query. Where a part of observe_mass() holds several queries, their sum counts as
-/// one query's.
+/// multiplied by `decay` at each later query. Where a slice of observe_sums() holds several queries, their sum counts
+/// as one query's.
 enum class AttentionKind { accumulated, latest, mean, newest, largest, decayed };
 
 /// Options of the score AttentionSum.
@@ -80,7 +80,7 @@ inline void check(const DiversityOptions& o) {
 
 /// Options of the score Faded.
 struct FadingOptions {
-  float fade = 0.06f;  ///< worth that a row loses with each `capacity` tokens of its age; finite and >= 0
+  float fade = 0.06f;  ///< score that a row loses with each `capacity` tokens of its age; finite and >= 0
 };
 /// Errors: fade.
 inline void check(const FadingOptions& o) {

@@ -51,13 +51,13 @@ class RecentAttention final : public Score {
       out[i] = static_cast<double>(pooled);
     }
   }
-  void keep(const Keep& kept) override {
+  void keep(const KeptRows& kept) override {
     for (int query = 0; query < o_.queries; ++query) ring_.compact(kept, query * heads_);
   }
   void forget(int end) override { ring_.clear(o_.queries * heads_, 0, end); }
-  int memories() const override { return o_.queries; }
+  int states() const override { return o_.queries; }
   /// Oldest first.
-  RowNumbers memory(int i, int head) override { return at(i, head); }
+  RowNumbers state(int i, int head) override { return at(i, head); }
   RowNumbers changes(int head) override { return ring_.head(next_ * heads_ + head); }
   void step_back() override { next_ = (next_ + o_.queries - 1) % o_.queries; }
   std::size_t bytes() const override { return ring_.bytes() + sums_.size() * sizeof(float); }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 
 namespace buzz {
 
@@ -25,9 +25,9 @@ class RowScores {
     for (int h = 0; h < heads; ++h) std::fill(head(h) + begin, head(h) + end, Real());
   }
 
-  /// Keeps the rows that `keep` names, of the heads from `first` on.
-  void compact(const Keep& keep, int first = 0) {
-    for (int h = 0; h < keep.heads(); ++h) buzz::compact(keep, h, View<Real>(head(first + h), 1, keep.from(), 1));
+  /// Keeps the rows that `kept` names, of the heads from `first` on.
+  void compact(const KeptRows& kept, int first = 0) {
+    for (int h = 0; h < kept.heads(); ++h) buzz::compact(kept, h, View<Real>(head(first + h), 1, kept.from(), 1));
   }
 
   std::size_t bytes() const { return values_.size() * sizeof(Real); }  ///< allocated

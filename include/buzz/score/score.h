@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "buzz/float_rows.h"
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 #include "buzz/score/column_sums.h"
 
 namespace buzz {
@@ -33,7 +33,7 @@ struct Candidates {
   int age(int i) const { return next_position - positions[first + i]; }
 };
 
-/// One number a row of a head that a score remembers: double, or float. The evictor saves it and brings it back.
+/// One number a row of a head, of a score's state: double, or float. The evictor saves it and brings it back.
 struct RowNumbers {
   void* data = nullptr;                                     ///< [capacity] of them
   std::size_t size = 0;                                     ///< bytes of one
@@ -41,8 +41,9 @@ struct RowNumbers {
   RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
   RowNumbers(float* d) : data(d), size(sizeof(float)) {}    // NOLINT: the same
   /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
-  void require_masses(const char* field, int rows) const {
-    if (size == sizeof(float)) return buzz::require_masses<FileError>(field, static_cast<const float*>(data), rows);
+  void require_attention_sums(const char* field, int rows) const {
+    if (size == sizeof(float))
+      return buzz::require_attention_sums<FileError>(field, static_cast<const float*>(data), rows);
     const double* values = static_cast<const double*>(data);
     for (int r = 0; r < rows; ++r)
       if (!is_finite(values[r]) || values[r] < 0) fail<FileError>(field, std::to_string(values[r]), "finite and >= 0");
@@ -51,7 +52,7 @@ struct RowNumbers {
 
 /// How important a row is. A score is a description, with its options, until reserve() makes it one sequence's; what it
 /// allocates, it allocates there. One of your own is derived from this, can be copied, and has needs() and
-/// importance(), and the others where it remembers something. Calls are a call's, never a row's.
+/// importance(), and the others where it is stateful. Calls are a call's, never a row's.
 class Score {
  public:
   virtual ~Score() = default;
@@ -77,23 +78,23 @@ class Score {
   /// asked in order.
   virtual void importance(const Candidates& candidates, double* out) = 0;
   /// These rows stay, moved together.
-  virtual void keep(const Keep& kept) { (void)kept; }
+  virtual void keep(const KeptRows& kept) { (void)kept; }
   /// Rows [0, end) will stay unread for ever.
   virtual void forget(int end) { (void)end; }
 
   /// The newest queries of a call that it has to see one by one.
   virtual int queries_apart() const { return 0; }
 
-  /// What it remembers: `memories()` numbers a row, none by default; each of them, and the one that the next observe()
+  /// Its state: `states()` numbers a row, none by default; each of them, and the one that the next observe()
   /// changes, for rollback. step_back() takes the last observe() back once that is as it was.
   /// @{
-  virtual int memories() const { return 0; }
-  virtual RowNumbers memory(int i, int head) {
+  virtual int states() const { return 0; }
+  virtual RowNumbers state(int i, int head) {
     (void)i;
     (void)head;
     return {};
   }
-  virtual RowNumbers changes(int head) { return memory(0, head); }
+  virtual RowNumbers changes(int head) { return state(0, head); }
   virtual void step_back() {}
   /// @}
   /// To show, one a row: null: none.

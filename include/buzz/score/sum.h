@@ -22,16 +22,16 @@ inline void standardise(double* values, int count) {
 }
 
 /// Score: one's plus `weight` times another's, each with mean 0 and deviation 1 over the candidates of its head, so
-/// that units do not matter. At most one of the two may remember something. What is not finite makes its head's NaN,
+/// that units do not matter. At most one of the two may be stateful. What is not finite makes its head's NaN,
 /// and the choice falls on the oldest rows.
 class Sum final : public Wrapped {
  public:
-  /// Errors: both remember something.
+  /// Errors: both are stateful.
   Sum(AnyScore a, AnyScore b, float weight = 1)
-      : Wrapped(AnyScore()), weight_(weight), inner_is_first_(b->memories() == 0) {
+      : Wrapped(AnyScore()), weight_(weight), inner_is_first_(b->states() == 0) {
     inner_ = std::move(inner_is_first_ ? a : b);
     other_ = std::move(inner_is_first_ ? b : a);
-    if (other_->memories() > 0) fail("score", "two that remember something", "one at most");
+    if (other_->states() > 0) fail("score", "two that are stateful", "one at most");
   }
   Needs needs() const override { return inner_->needs() | other_->needs(); }
   void reserve(int kv_heads, int capacity) override {
@@ -50,7 +50,7 @@ class Sum final : public Wrapped {
     standardise(room_.data(), c.count);
     for (int i = 0; i < c.count; ++i) out[i] += static_cast<double>(weight_) * room_[static_cast<std::size_t>(i)];
   }
-  void keep(const Keep& kept) override {
+  void keep(const KeptRows& kept) override {
     inner_->keep(kept);
     other_->keep(kept);
   }
@@ -64,7 +64,7 @@ class Sum final : public Wrapped {
   Score& first() { return inner_is_first_ ? *inner_ : *other_; }
   Score& second() { return inner_is_first_ ? *other_ : *inner_; }
 
-  AnyScore other_;  // the one that may remember is the wrapped one
+  AnyScore other_;  // the one that may be stateful is the wrapped one
   float weight_;
   bool inner_is_first_;
   std::vector<double> room_;  // [capacity]

@@ -23,9 +23,9 @@ class UserScores final : public Score {
   void importance(const Candidates& c, double* out) override {
     std::copy_n(scores_.head(c.head) + c.first, c.count, out);
   }
-  void keep(const Keep& kept) override { scores_.compact(kept); }
-  int memories() const override { return 1; }
-  RowNumbers memory(int, int head) override { return scores_.head(head); }
+  void keep(const KeptRows& kept) override { scores_.compact(kept); }
+  int states() const override { return 1; }
+  RowNumbers state(int, int head) override { return scores_.head(head); }
   const double* scores(int head) const override { return scores_.head(head); }
   std::size_t bytes() const override { return scores_.bytes(); }
 

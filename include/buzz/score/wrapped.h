@@ -14,11 +14,11 @@ class Wrapped : public Score {
   void reserve(int kv_heads, int capacity) override { inner_->reserve(kv_heads, capacity); }
   void append(int rows, int tokens) override { inner_->append(rows, tokens); }
   void observe(const View<const float>& sums, bool first) override { inner_->observe(sums, first); }
-  void keep(const Keep& kept) override { inner_->keep(kept); }
+  void keep(const KeptRows& kept) override { inner_->keep(kept); }
   void forget(int end) override { inner_->forget(end); }
   int queries_apart() const override { return inner_->queries_apart(); }
-  int memories() const override { return inner_->memories(); }
-  RowNumbers memory(int i, int head) override { return inner_->memory(i, head); }
+  int states() const override { return inner_->states(); }
+  RowNumbers state(int i, int head) override { return inner_->state(i, head); }
   RowNumbers changes(int head) override { return inner_->changes(head); }
   void step_back() override { inner_->step_back(); }
   const double* scores(int head) const override { return inner_->scores(head); }

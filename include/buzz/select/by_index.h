@@ -8,7 +8,7 @@
 namespace buzz {
 
 /// Select: nothing between sink and window stays (StreamingLLM, arXiv 2309.17453; with sink 0 a sliding window).
-class Nothing {
+class KeepNone {
  public:
   /// When it evicts.
   struct Options {
@@ -29,9 +29,9 @@ class Nothing {
   static void archive(Archive& a, const Options& o) {
     a.same("threshold", o.threshold);
   }
-  explicit Nothing(const Options& o) : threshold_(o.threshold) {}
+  explicit KeepNone(const Options& o) : threshold_(o.threshold) {}
 
-  bool due(const Regions& r) const { return r.middle() > threshold_; }
+  bool should_evict(const Regions& r) const { return r.middle() > threshold_; }
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(o.threshold) + max_chunk; }
   static int room(const Options& o, int) { return o.threshold; }
   bool again(int) const { return false; }
@@ -47,7 +47,7 @@ class Nothing {
 };
 
 /// Select: everything stays, up to `capacity` rows, those of sink and window among them; past that append() refuses.
-class Everything {
+class KeepAll {
  public:
   /// How much it holds.
   struct Options {
@@ -70,9 +70,9 @@ class Everything {
   static void archive(Archive& a, const Options& o) {
     a.same("capacity", o.capacity);
   }
-  explicit Everything(const Options&) {}
+  explicit KeepAll(const Options&) {}
 
-  bool due(const Regions&) const { return false; }
+  bool should_evict(const Regions&) const { return false; }
   // Less than 0 where sink and window do not fill.
   template <class PolicyOptions>
   static long long bound(const PolicyOptions& o, int) {
@@ -85,9 +85,9 @@ class Everything {
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
   template <class Real>
-  int pass(const Real*, int hive, int fresh, int, std::int32_t* out) const {
-    for (int i = 0; i < hive + fresh; ++i) out[i] = i;
-    return hive + fresh;
+  int pass(const Real*, int hive, int unfiltered, int, std::int32_t* out) const {
+    for (int i = 0; i < hive + unfiltered; ++i) out[i] = i;
+    return hive + unfiltered;
   }
   /// @}
 };

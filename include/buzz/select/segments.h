@@ -12,16 +12,16 @@ namespace buzz {
 /// 2 * (max_chunk + 1) in place of threshold + max_chunk, where that is more.
 enum class Passes { until_bounded, single };
 
-/// Select: the beehive (BUZZ, section 3.2). Fresh rows are cut into chunks of keep * stride and each leaves its `keep`
-/// heaviest; the hive is thinned to one row in hive_stride. So the middle keeps
-/// ceil(hive / hive_stride) + ceil(fresh / stride) rows, whatever the scores are.
+/// Select: the beehive (BUZZ, section 3.2). Unfiltered rows are cut into chunks of keep * stride and each leaves its
+/// `keep` heaviest; the hive is thinned to one row in hive_stride. So the middle keeps ceil(hive / hive_stride) +
+/// ceil(unfiltered / stride) rows, whatever the scores are.
 class Segments {
  public:
   /// The chunks, and what becomes of what earlier ones left.
   struct Options {
     int threshold = 400;  ///< rows between sink and window that trigger an eviction when exceeded; >= 1, with together
                           ///< and a chunk >= ceil(chunk / (chunk - keep)) - 1, so that a pass still leaves fewer
-    int stride = 5;       ///< one row in `stride` of the fresh rows is kept;
+    int stride = 5;       ///< one row in `stride` of the unfiltered rows is kept;
                           ///< >= 1, but >= 2 with HiveRule::together or Passes::single
     int keep = 1;         ///< rows kept of each chunk of keep * stride; the paper's is 1; >= 1
     int chunk = 0;  ///< rows of a chunk where that is no whole stride, and stride is 0; >= keep, with together > keep,
@@ -31,18 +31,19 @@ class Segments {
     HiveRule hive = HiveRule::first;        ///< how the hive is thinned
     Passes passes = Passes::until_bounded;  ///< when it is
 
-    /// Sets keep and chunk, at least least_chunk rows, so that `fresh` rows leave exactly `left`: for a prompt that is
-    /// to use all of a budget. Errors: fresh < 1, left out of 1 to fresh, least_chunk < 1. O(fresh).
-    void leave(int left, int fresh, int least_chunk = 8) {
-      require_at_least("fresh", fresh, 1);
-      require_range("left", left, 1, fresh);
+    /// Sets keep and chunk, at least least_chunk rows, so that `unfiltered` rows leave exactly `left`: for a prompt
+    /// that is to use all of a budget. Errors: unfiltered < 1, left out of 1 to unfiltered, least_chunk < 1.
+    /// O(unfiltered).
+    void leave(int left, int unfiltered, int least_chunk = 8) {
+      require_at_least("unfiltered", unfiltered, 1);
+      require_range("left", left, 1, unfiltered);
       require_at_least("least_chunk", least_chunk, 1);
       stride = 0;
-      chunk = (std::min)(least_chunk, fresh);
-      const auto leaves = [&] { return (1LL * fresh * keep - 1) / chunk + 1; };
+      chunk = (std::min)(least_chunk, unfiltered);
+      const auto leaves = [&] { return (1LL * unfiltered * keep - 1) / chunk + 1; };
       // A chunk of all rows does it at the latest.
       for (;; ++chunk) {
-        keep = static_cast<int>(1LL * left * chunk / fresh);
+        keep = static_cast<int>(1LL * left * chunk / unfiltered);
         if (keep > 0 && leaves() == left) return;
       }
     }
@@ -61,7 +62,8 @@ class Segments {
     require_at_least("threshold", o.threshold, 1);
     require_enum("hive", o.hive, HiveRule::together);
     require_enum("passes", o.passes, Passes::single);
-    // A stride of 1 keeps every fresh row, so that one pass alone or one over all rows would never shrink anything.
+    // A stride of 1 keeps every unfiltered row, so that one pass alone or one over all rows would never shrink
+    // anything.
     const bool one = o.hive != HiveRule::together && o.passes == Passes::until_bounded;
     require_at_least("keep", o.keep, 1);
     if (o.chunk == 0) {
@@ -104,7 +106,8 @@ class Segments {
   /// The options have been checked.
   explicit Segments(const Options& o) : thin_(thin(o)) {}
 
-  bool due(const Regions& r) const { return thin_.due(r.middle()); }  ///< does the budget call for an eviction?
+  /// Does the budget call for an eviction?
+  bool should_evict(const Regions& r) const { return thin_.should_evict(r.middle()); }
   /// Most rows between sink and window, a call of max_chunk tokens included.
   static long long bound(const Options& o, int max_chunk) {
     const long long once = static_cast<long long>(o.threshold) + max_chunk;
@@ -118,8 +121,9 @@ class Segments {
     const long long left = bound(o, max_chunk) - max_chunk;  // most rows of the middle after an eviction
     // In the window a row moves at each eviction. Two in a row drop this many rows at least (what the first leaves is
     // hive, which the second thins), and no more can be dropped than were left before and came since.
-    const long long dropped = t.hive == HiveRule::together ? 2LL * (t.threshold + 1LL - t.fresh_left(t.threshold + 1))
-                                                           : 1LL + t.threshold - t.hive_left(t.threshold);
+    const long long dropped = t.hive == HiveRule::together
+                                  ? 2LL * (t.threshold + 1LL - t.unfiltered_left(t.threshold + 1))
+                                  : 1LL + t.threshold - t.hive_left(t.threshold);
     const long long spare = window - 1 + left - (t.threshold + 1LL);
     long long moves = (std::min)(1LL * window, spare < 0 ? 1 : 3 + 2 * (spare / (std::max)(2LL, dropped)));
     ++moves;  // into the hive
@@ -137,20 +141,20 @@ class Segments {
     if (o.passes == Passes::until_bounded) return o.threshold + 1 - least_to_shrink(o);
     return static_cast<int>(bound(o, max_chunk) - 2LL * (max_chunk + 1LL));
   }
-  /// Is one more pass due, with so many rows in the middle?
+  /// Should one more pass follow, with so many rows in the middle?
   bool again(int middle) const { return thin_.again(middle); }
   /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
   int forgotten(int hive) const { return thin_.forgotten(hive); }
 
-  /// One pass over worth[0..hive + fresh), rows between sink and window that are not pinned (the others are `pinned`
-  /// more): writes the kept indices, ascending, and returns how many.
+  /// One pass over importance[0..hive + unfiltered), rows between sink and window that are not pinned (the others are
+  /// `pinned` more): writes the kept indices, ascending, and returns how many.
   template <class Real>
-  int pass(const Real* worth, int hive, int fresh, int, std::int32_t* out) const {
+  int pass(const Real* importance, int hive, int unfiltered, int, std::int32_t* out) const {
     const Thin& t = thin_;
-    if (t.hive == HiveRule::together) return pick_of_chunks(worth, hive + fresh, t.chunk, t.keep, out);
+    if (t.hive == HiveRule::together) return pick_of_chunks(importance, hive + unfiltered, t.chunk, t.keep, out);
     const int kept = t.hive == HiveRule::first ? pick_every(hive, t.hive_stride, out)
-                                               : pick_of_chunks(worth, hive, t.hive_chunk(), t.keep, out);
-    const int added = pick_of_chunks(worth + hive, fresh, t.chunk, t.keep, out + kept);
+                                               : pick_of_chunks(importance, hive, t.hive_chunk(), t.keep, out);
+    const int added = pick_of_chunks(importance + hive, unfiltered, t.chunk, t.keep, out + kept);
     for (int i = kept; i < kept + added; ++i) out[i] += hive;
     return kept + added;
   }

@@ -23,12 +23,12 @@ struct SelectOf<TopK::Options> {
   using type = TopK;  ///< the best of all
 };
 template <>
-struct SelectOf<Nothing::Options> {
-  using type = Nothing;  ///< none
+struct SelectOf<KeepNone::Options> {
+  using type = KeepNone;  ///< none
 };
 template <>
-struct SelectOf<Everything::Options> {
-  using type = Everything;  ///< all
+struct SelectOf<KeepAll::Options> {
+  using type = KeepAll;  ///< all
 };
 /// @}
 
@@ -40,9 +40,9 @@ class Selection {
   /// The top k's.
   Selection(const TopK::Options& o) : o_(o) {}  // NOLINT
   /// None's.
-  Selection(const Nothing::Options& o) : o_(o) {}  // NOLINT
+  Selection(const KeepNone::Options& o) : o_(o) {}  // NOLINT
   /// All's.
-  Selection(const Everything::Options& o) : o_(o) {}  // NOLINT
+  Selection(const KeepAll::Options& o) : o_(o) {}  // NOLINT
 
   /// Its options, in the order of saved files.
   void options(OptionVisitor& v) {
@@ -91,8 +91,8 @@ class Selection {
   static void list(OptionVisitor& v, Segments::Options& o) {
     static const char* const rules[] = {"first", "heaviest", "together"};
     static const char* const passes[] = {"until_bounded", "single"};
-    v.whole("threshold", o.threshold, 1, most, "rows between sink and window that make an eviction due when exceeded");
-    v.whole("stride", o.stride, 0, most, "one in so many of the fresh rows stays; 0: chunk says");
+    v.whole("threshold", o.threshold, 1, most, "rows between sink and window above which an eviction happens");
+    v.whole("stride", o.stride, 0, most, "one in so many of the unfiltered rows stays; 0: chunk says");
     if (!v.saves() || o.stride == 0) v.whole("chunk", o.chunk, 0, most, "rows of a chunk; 0: keep * stride");
     v.whole("keep", o.keep, 1, most, "rows that a chunk leaves");
     v.whole("hive_stride", o.hive_stride, 0, most, "one in so many of the hive stays; 0: half the stride");
@@ -101,24 +101,24 @@ class Selection {
   }
   static void list(OptionVisitor& v, TopK::Options& o) {
     v.whole("heavy", o.heavy, 0, most, "rows between sink and window that an eviction leaves");
-    v.whole("threshold", o.threshold, 0, most, "rows there that make one due when exceeded; 0: heavy");
+    v.whole("threshold", o.threshold, 0, most, "rows there above which one happens; 0: heavy");
   }
-  static void list(OptionVisitor& v, Nothing::Options& o) {
-    v.whole("threshold", o.threshold, 0, most, "rows between sink and window that make an eviction due when exceeded");
+  static void list(OptionVisitor& v, KeepNone::Options& o) {
+    v.whole("threshold", o.threshold, 0, most, "rows between sink and window above which an eviction happens");
   }
-  static void list(OptionVisitor& v, Everything::Options& o) {
+  static void list(OptionVisitor& v, KeepAll::Options& o) {
     v.whole("capacity", o.capacity, 1, most, "rows that it holds");
   }
 
-  std::variant<Segments::Options, TopK::Options, Nothing::Options, Everything::Options> o_;
+  std::variant<Segments::Options, TopK::Options, KeepNone::Options, KeepAll::Options> o_;
 };
 /// A selection at work; see Segments.
 class AnySelect {
  public:
   /// The options have been checked.
   explicit AnySelect(const Selection& s) : select_(make(s)) {}
-  bool due(const Regions& r) const {
-    return std::visit([&](const auto& s) { return s.due(r); }, select_);
+  bool should_evict(const Regions& r) const {
+    return std::visit([&](const auto& s) { return s.should_evict(r); }, select_);
   }
   bool again(int middle) const {
     return std::visit([&](const auto& s) { return s.again(middle); }, select_);
@@ -126,17 +126,17 @@ class AnySelect {
   int forgotten(int hive) const {
     return std::visit([&](const auto& s) { return s.forgotten(hive); }, select_);
   }
-  int pass(const double* importance, int hive, int fresh, int pinned, std::int32_t* out) const {
-    return std::visit([&](const auto& s) { return s.pass(importance, hive, fresh, pinned, out); }, select_);
+  int pass(const double* importance, int hive, int unfiltered, int pinned, std::int32_t* out) const {
+    return std::visit([&](const auto& s) { return s.pass(importance, hive, unfiltered, pinned, out); }, select_);
   }
 
  private:
-  using Any = std::variant<Segments, TopK, Nothing, Everything>;
+  using Any = std::variant<Segments, TopK, KeepNone, KeepAll>;
   static Any make(const Selection& s) {
     if (const auto* o = s.as<Segments::Options>()) return Segments(*o);
     if (const auto* o = s.as<TopK::Options>()) return TopK(*o);
-    if (const auto* o = s.as<Nothing::Options>()) return Nothing(*o);
-    return Everything(*s.as<Everything::Options>());
+    if (const auto* o = s.as<KeepNone::Options>()) return KeepNone(*o);
+    return KeepAll(*s.as<KeepAll::Options>());
   }
   Any select_;
 };

@@ -15,40 +15,42 @@ class Thinner {
  public:
   /// For heads of up to `capacity` rows.
   explicit Thinner(int capacity)
-      : worth_(static_cast<std::size_t>(capacity)),
+      : importance_(static_cast<std::size_t>(capacity)),
         picks_(static_cast<std::size_t>(capacity)),
         free_(static_cast<std::size_t>(capacity)) {}
 
-  /// [capacity]: where the worth of the middle rows goes before each call, which changes it.
-  double* worth() { return worth_.data(); }
+  /// [capacity]: where the importance of the middle rows goes before each call, which changes it.
+  double* importance() { return importance_.data(); }
 
   /// Writes the indices of the middle rows that stay, ascending, and returns how many; `positions` are the middle
   /// rows'. `forgotten`: how many rows, pinned ones too, were kept unread at the beginning; -1: scores are read again.
   /// O(middle) a pass, and what the selection takes.
   int operator()(const Select& select, const Regions& r, const Pins& pins, const std::int32_t* positions,
                  std::int32_t* kept, int* forgotten) {
-    return pins.empty() ? thin(select, r.hive, r.fresh, 0, 0, kept, forgotten)
+    return pins.empty() ? thin(select, r.hive, r.unfiltered, 0, 0, kept, forgotten)
                         : around(select, r, pins, positions, kept, forgotten);
   }
 
   std::size_t bytes() const {  ///< allocated
-    return worth_.size() * sizeof(double) + (picks_.size() + free_.size()) * sizeof(std::int32_t);
+    return importance_.size() * sizeof(double) + (picks_.size() + free_.size()) * sizeof(std::int32_t);
   }
 
  private:
-  /// Passes over worth_[0, hive + fresh) until the budget holds, with `pinned` more rows counted, `pinned_hive` of them
-  /// in the hive; writes the indices kept, ascending, and returns how many. `forgotten`: how many rows, pinned ones
-  /// too, were kept unread at the beginning; -1: scores are read again.
-  int thin(const Select& select, int hive, int fresh, int pinned_hive, int pinned, std::int32_t* kept, int* forgotten) {
+  /// Passes over importance_[0, hive + unfiltered) until the budget holds, with `pinned` more rows counted,
+  /// `pinned_hive` of them in the hive; writes the indices kept, ascending, and returns how many. `forgotten`: how many
+  /// rows, pinned ones too, were kept unread at the beginning; -1: scores are read again.
+  int thin(const Select& select, int hive, int unfiltered, int pinned_hive, int pinned, std::int32_t* kept,
+           int* forgotten) {
     int unread = select.forgotten(hive);
-    int count = select.pass(worth_.data(), hive, fresh, pinned, kept);
+    int count = select.pass(importance_.data(), hive, unfiltered, pinned, kept);
     const std::int32_t* last = kept;  // the last pass's picks, of what the pass before it left
     while (select.again(count + pinned)) {
       // In place: picks ascend, so that index i is read before anything is written past it.
-      for (int i = 0; i < count; ++i) worth_[static_cast<std::size_t>(i)] = worth_[static_cast<std::size_t>(last[i])];
+      for (int i = 0; i < count; ++i)
+        importance_[static_cast<std::size_t>(i)] = importance_[static_cast<std::size_t>(last[i])];
       unread = select.forgotten(count);
       pinned_hive = pinned;
-      const int fewer = select.pass(worth_.data(), count, 0, pinned, picks_.data());
+      const int fewer = select.pass(importance_.data(), count, 0, pinned, picks_.data());
       for (int i = 0; i < fewer; ++i) kept[i] = kept[picks_[static_cast<std::size_t>(i)]];
       count = fewer;
       last = picks_.data();
@@ -67,7 +69,7 @@ class Thinner {
         continue;
       }
       hive += i < r.hive;
-      worth_[static_cast<std::size_t>(free)] = worth_[static_cast<std::size_t>(i)];
+      importance_[static_cast<std::size_t>(free)] = importance_[static_cast<std::size_t>(i)];
       free_[static_cast<std::size_t>(free++)] = i;
     }
     const int pinned = r.middle() - free;
@@ -84,7 +86,7 @@ class Thinner {
     return count + pinned;
   }
 
-  std::vector<double> worth_;        // [capacity], of the middle rows of one head
+  std::vector<double> importance_;   // [capacity], of the middle rows of one head
   std::vector<std::int32_t> picks_;  // [capacity], of a pass after the first
   std::vector<std::int32_t> free_;   // [capacity], the middle's rows that are not pinned
 };

@@ -37,21 +37,21 @@ class TopK {
   }
   explicit TopK(const Options& o) : heavy_(o.heavy), threshold_(limit(o)) {}
 
-  bool due(const Regions& r) const { return r.middle() > threshold_; }
+  bool should_evict(const Regions& r) const { return r.middle() > threshold_; }
   static long long bound(const Options& o, int max_chunk) { return static_cast<long long>(limit(o)) + max_chunk; }
   static int room(const Options& o, int) { return o.heavy; }
   bool again(int) const { return false; }
   int forgotten(int) const { return -1; }
   /// @}
 
-  /// The heaviest that still fit beside the pinned rows. O(hive + fresh) on average, and O(heavy log heavy) to put the
-  /// kept rows in order.
+  /// The heaviest that still fit beside the pinned rows. O(hive + unfiltered) on average, and O(heavy log heavy) to put
+  /// the kept rows in order.
   template <class Real>
-  int pass(const Real* worth, int hive, int fresh, int pinned, std::int32_t* out) const {
-    const int count = hive + fresh, kept = (std::min)(heavy_ - pinned, count);
+  int pass(const Real* importance, int hive, int unfiltered, int pinned, std::int32_t* out) const {
+    const int count = hive + unfiltered, kept = (std::min)(heavy_ - pinned, count);
     std::iota(out, out + count, 0);
-    const auto before = [worth](std::int32_t a, std::int32_t b) {
-      return beats(worth[a], worth[b]) || (!beats(worth[b], worth[a]) && a < b);
+    const auto before = [importance](std::int32_t a, std::int32_t b) {
+      return beats(importance[a], importance[b]) || (!beats(importance[b], importance[a]) && a < b);
     };
     if (kept < count) std::nth_element(out, out + kept, out + count, before);
     std::sort(out, out + kept);

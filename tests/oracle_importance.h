@@ -1,6 +1,6 @@
 #pragma once
 
-// What a row is worth, said as slowly as the rest of the oracle (oracle.h).
+// How important a row is, said as slowly as the rest of the oracle (oracle.h).
 
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,8 @@ using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
 using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
 using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
 
-enum class Score { mass, key_diversity, given, none, key_value, recent };
-enum class Mass { accumulated, mean, latest, newest, largest, decayed };
+enum class Score { attention, key_diversity, given, none, key_value, recent };
+enum class AttentionKind { accumulated, mean, latest, newest, largest, decayed };
 enum class Unlike { cosine, direction, distance };
 enum class Select { segments, heaviest, nothing, everything };
 enum class Hive { first, heaviest, together };
@@ -24,16 +24,16 @@ enum class Hive { first, heaviest, together };
 struct Options {
   int query_heads = 1, kv_heads = 1, head_dim = 1;
 
-  Score score = Score::mass;
-  Mass mass = Mass::accumulated;
-  double decay = 0;                // Mass::decayed
+  Score score = Score::attention;
+  AttentionKind attention = AttentionKind::accumulated;
+  double decay = 0;                // AttentionKind::decayed
   Unlike unlike = Unlike::cosine;  // Score::key_diversity, key_value
   bool mean_over_middle = false;   // Score::key_diversity, key_value
   double weight = 1;               // Score::key_value, of the value's norm
   double fade = 0;                 // Score::key_diversity: what a row loses with each token
   int queries = 1, kernel = 1;     // Score::recent
   bool average = false;            // Score::recent
-  bool shared = false;             // a row is worth what it is worth to all heads together
+  bool shared = false;             // a row is as important as it is to all heads together
   Select select = Select::segments;
   int sink = 4, window = 160, threshold = 400;
   int stride = 5, keep = 1, hive_stride = 3;  // Select::segments
@@ -67,16 +67,16 @@ struct Row {
   int position;          // the token's index in its sequence
   Vector raw_key;        // as it was given
   Vector key;            // as it is stored: rotated unless raw_keys, then rounded to the element type
-  Vector turned_key;     // with raw_keys: the stored key, rotated
+  Vector rotated_key;    // with raw_keys: the stored key, rotated
   Vector value;          // as it is stored
-  double score = 0;      // the attention mass, or the given score
+  double score = 0;      // the attention it got, or the given score
   Vector received = {};  // of each query since the row's own, oldest first
   int moves = 0;         // evictions that gave it another place
   bool pinned = false;
 };
 
 struct Regions {
-  int sink, hive, fresh, window;
+  int sink, hive, unfiltered, window;
 };
 
 inline double dot(const Vector& a, const Vector& b) {
@@ -135,9 +135,9 @@ inline std::vector<double> diversity(const std::vector<Row>& head, int begin, in
   return result;
 }
 
-/// What each row of a head is worth to it, [rows]; rows [begin, end) are those that an eviction may take.
-inline std::vector<double> worth(const std::vector<Row>& head, int begin, int end, int next_position,
-                                 const Options& o) {
+/// How important each row of a head is to it, [rows]; rows [begin, end) are those that an eviction may take.
+inline std::vector<double> importance(const std::vector<Row>& head, int begin, int end, int next_position,
+                                      const Options& o) {
   if (o.score == Score::recent) return recent(head, begin, end, o);
   std::vector<double> result;
   if (o.score == Score::key_diversity) {
@@ -150,7 +150,7 @@ inline std::vector<double> worth(const std::vector<Row>& head, int begin, int en
       result.push_back(0);
     else if (o.score == Score::key_value)
       result.push_back(std::sqrt(dot(row.value, row.value)));
-    else if (o.score == Score::mass && o.mass == Mass::mean)
+    else if (o.score == Score::attention && o.attention == AttentionKind::mean)
       result.push_back(row.score / (next_position - row.position));
     else
       result.push_back(row.score);

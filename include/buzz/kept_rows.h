@@ -13,11 +13,11 @@ namespace buzz {
 /// Which rows an eviction keeps: for each KV head the same number of rows, ascending. Policies write it; the store, the
 /// GPU and engine adapters read it. Kept row i of a head moves to row i; since i <= row(i), moving in ascending order
 /// is safe in place.
-class Keep {
+class KeptRows {
  public:
-  Keep() = default;
+  KeptRows() = default;
   /// Room for `heads` lists of up to `capacity` rows; the only allocation.
-  Keep(int heads, int capacity)
+  KeptRows(int heads, int capacity)
       : heads_(heads), capacity_(capacity), rows_(count_of<std::int32_t>("kv_heads * capacity", {heads, capacity})) {}
 
   int heads() const { return heads_; }  ///< lists of rows
@@ -67,29 +67,29 @@ class Keep {
   std::vector<std::int32_t> rows_;  // [heads, capacity]
 };
 
-/// Moves the kept rows of one head to the front, in place; rows past keep.size() are left as they are, and so are rows
-/// that stay where they are. rows: [1, >= keep.from(), dim] of that head. Never allocates. Errors: no such
+/// Moves the kept rows of one head to the front, in place; rows past kept.size() are left as they are, and so are rows
+/// that stay where they are. rows: [1, >= kept.from(), dim] of that head. Never allocates. Errors: no such
 /// head, another shape. O(moved bytes).
 template <class T>
-void compact(const Keep& keep, int head, View<T> rows) {
+void compact(const KeptRows& kept, int head, View<T> rows) {
   static_assert(std::is_trivially_copyable<T>::value, "rows are moved as bytes");
-  require_range("head", head, 0, keep.heads() - 1);
+  require_range("head", head, 0, kept.heads() - 1);
   require_equal("rows.shape[0]", rows.shape(0), 1, "one head");
-  require_at_least("rows.shape[1]", rows.shape(1), keep.from());
+  require_at_least("rows.shape[1]", rows.shape(1), kept.from());
   if (rows.empty()) return;
   constexpr std::size_t line = 64;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
   const auto at = [&](int row) { return reinterpret_cast<char*>(rows.row(0, row)); };
   if (bytes < line && rows.stride(1) == rows.shape(2)) {  // neighbours together
-    keep.for_each_run(head, [&](int from, int to, int count) {
+    kept.for_each_run(head, [&](int from, int to, int count) {
       if (from != to) std::memmove(at(to), at(from), bytes * static_cast<std::size_t>(count));
     });
     return;
   }
-  const std::int32_t* kept = keep.list(head);
-  for (int i = 0; i < keep.size(); ++i) {
-    if (kept[i] == i) continue;
-    const char* from = at(kept[i]);
+  const std::int32_t* list = kept.list(head);
+  for (int i = 0; i < kept.size(); ++i) {
+    if (list[i] == i) continue;
+    const char* from = at(list[i]);
     char* to = at(i);
     std::size_t done = 0;  // line by line: a call for each row, or finding runs, takes as long as moving short rows
     for (; done + line <= bytes; done += line) std::memcpy(to + done, from + done, line);
@@ -97,12 +97,12 @@ void compact(const Keep& keep, int head, View<T> rows) {
   }
 }
 
-/// The same for all heads: rows [keep.heads(), >= keep.from(), dim]. Errors: another shape.
+/// The same for all heads: rows [kept.heads(), >= kept.from(), dim]. Errors: another shape.
 template <class T>
-void compact(const Keep& keep, View<T> rows) {
-  require_equal("rows.shape[0]", rows.shape(0), keep.heads(), "the policy's KV heads");
-  for (int h = 0; h < keep.heads(); ++h)
-    compact(keep, h, View<T>(rows.row(h, 0), 1, rows.shape(1), rows.shape(2), 0, rows.stride(1)));
+void compact(const KeptRows& kept, View<T> rows) {
+  require_equal("rows.shape[0]", rows.shape(0), kept.heads(), "the policy's KV heads");
+  for (int h = 0; h < kept.heads(); ++h)
+    compact(kept, h, View<T>(rows.row(h, 0), 1, rows.shape(1), rows.shape(2), 0, rows.stride(1)));
 }
 
 }  // namespace buzz

@@ -7,68 +7,68 @@
 
 namespace {
 
-using ByGiven = typed::Policy<typed::Given, buzz::Segments>;
+using ByUserScores = typed::Policy<typed::UserScores, buzz::Segments>;
 using Values = std::vector<float>;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-static_assert(!ByGiven::needs_mass && !ByGiven::needs_rows, "the user's scores are all it asks for");
+static_assert(!ByUserScores::needs_attention && !ByUserScores::needs_kv, "the user's scores are all it asks for");
 
 /// Chunks of three, of everything once there are more than five rows.
-ByGiven policy(int kv_heads = 1) {
-  ByGiven::Options o;
+ByUserScores policy(int kv_heads = 1) {
+  ByUserScores::Options o;
   o.sink = o.window = 0;
   o.threshold = 5;
   o.stride = 3;
-  return ByGiven(o, kv_heads, 8);
+  return ByUserScores(o, kv_heads, 8);
 }
 
-Values scores(const ByGiven& p, int head = 0) { return Values(p.scores(head).begin(), p.scores(head).end()); }
-std::vector<int> positions(const ByGiven& p, int head = 0) {
+Values scores(const ByUserScores& p, int head = 0) { return Values(p.scores(head).begin(), p.scores(head).end()); }
+std::vector<int> positions(const ByUserScores& p, int head = 0) {
   return std::vector<int>(p.positions(head).begin(), p.positions(head).end());
 }
-void give(ByGiven& p, const Values& values) { p.give(buzz::view(values, 1, p.kv_heads(), p.rows())); }
+void give(ByUserScores& p, const Values& values) { p.give(buzz::view(values, 1, p.kv_heads(), p.rows())); }
 
-TEST(Given, IsZeroUntilItIsGiven) {
-  ByGiven p = policy();
+TEST(UserScores, IsZeroUntilItIsGiven) {
+  ByUserScores p = policy();
   p.append(3);
   EXPECT_EQ(scores(p), (Values{0, 0, 0}));
 }
 
-TEST(Given, ReplacesWhatWasGivenBefore) {
-  ByGiven p = policy();
+TEST(UserScores, ReplacesWhatWasGivenBefore) {
+  ByUserScores p = policy();
   p.append(3);
   give(p, {1, 2, 3});
   give(p, {5, 4, 3});
   EXPECT_EQ(scores(p), (Values{5, 4, 3}));
 }
 
-TEST(Given, StaysWhenRowsAreAppended) {
-  ByGiven p = policy();
+TEST(UserScores, StaysWhenRowsAreAppended) {
+  ByUserScores p = policy();
   p.append(2);
   give(p, {1, 2});
   p.append(2);
   EXPECT_EQ(scores(p), (Values{1, 2, 0, 0}));
 }
 
-TEST(Given, DecidesWhatIsKept) {
-  ByGiven p = policy();
+TEST(UserScores, DecidesWhatIsKept) {
+  ByUserScores p = policy();
   p.append(6);
   give(p, {-3, -1, -2, /**/ 4, 5, 6});
   p.select();
   EXPECT_EQ(positions(p), (std::vector<int>{1, 5}));
 }
 
-TEST(Given, NanLosesAgainstEveryNumber) {
-  ByGiven p = policy();
+TEST(UserScores, NanLosesAgainstEveryNumber) {
+  ByUserScores p = policy();
   p.append(6);
   give(p, {kNan, kNan, -9, /**/ kNan, kNan, kNan});
   p.select();
   EXPECT_EQ(positions(p), (std::vector<int>{2, 3}));
 }
 
-TEST(Given, HeadsHaveTheirOwn) {
-  ByGiven p = policy(2);
+TEST(UserScores, HeadsHaveTheirOwn) {
+  ByUserScores p = policy(2);
   p.append(6);
   give(p, {9, 0, 0, 0, 0, 9, /**/ 0, 9, 0, 9, 0, 0});
   p.select();
@@ -76,8 +76,8 @@ TEST(Given, HeadsHaveTheirOwn) {
   EXPECT_EQ(positions(p, 1), (std::vector<int>{1, 3}));
 }
 
-TEST(Given, FollowsItsRowAndIsNeverForgotten) {
-  ByGiven p = policy();
+TEST(UserScores, FollowsItsRowAndIsNeverForgotten) {
+  ByUserScores p = policy();
   p.append(6);
   give(p, {1, 7, 2, /**/ 4, 5, 6});
   p.select();
@@ -90,10 +90,10 @@ TEST(Given, FollowsItsRowAndIsNeverForgotten) {
 
 /// Sink, hive, window and pinned rows alike, whatever chooses; and a new row's 0 beats what is below it.
 template <class Select>
-void keeps_scores(typename typed::Policy<typed::Given, Select>::Options o) {
+void keeps_scores(typename typed::Policy<typed::UserScores, Select>::Options o) {
   o.sink = 2;
   o.window = 3;
-  typed::Policy<typed::Given, Select> p(o, 1, 2);
+  typed::Policy<typed::UserScores, Select> p(o, 1, 2);
   p.pin(4, 1);
   int evictions = 0;
   for (int turn = 0; turn < 40; ++turn) {
@@ -104,7 +104,7 @@ void keeps_scores(typename typed::Policy<typed::Given, Select>::Options o) {
     for (int r = 0; r < p.rows(); ++r)  // not those of the last rows
       given[static_cast<std::size_t>(r)] = p.positions(0)[r] < before ? static_cast<float>(-1 - p.positions(0)[r]) : 0;
     p.give(buzz::view(given, 1, 1, p.rows()));
-    if (p.due()) {
+    if (p.should_evict()) {
       p.select();
       ++evictions;
     }
@@ -115,20 +115,20 @@ void keeps_scores(typename typed::Policy<typed::Given, Select>::Options o) {
   }
   EXPECT_GT(evictions, 5);
 }
-TEST(Given, IsZeroedByNoEviction) {
+TEST(UserScores, IsZeroedByNoEviction) {
   for (auto hive : {buzz::HiveRule::first, buzz::HiveRule::heaviest, buzz::HiveRule::together}) {
-    typed::Policy<typed::Given, buzz::Segments>::Options o;
+    typed::Policy<typed::UserScores, buzz::Segments>::Options o;
     o.threshold = 7;
     o.hive = hive;
     keeps_scores<buzz::Segments>(o);
   }
-  typed::Policy<typed::Given, buzz::TopK>::Options o;
+  typed::Policy<typed::UserScores, buzz::TopK>::Options o;
   o.heavy = 4;
   keeps_scores<buzz::TopK>(o);
 }
 
-TEST(Given, ANewRowsZeroBeatsWhatIsBelowIt) {
-  ByGiven p = policy();
+TEST(UserScores, ANewRowsZeroBeatsWhatIsBelowIt) {
+  ByUserScores p = policy();
   p.append(2);
   give(p, {-1, -2});
   p.append(4);  // rows 2 and 3 to 5 have 0
@@ -136,8 +136,8 @@ TEST(Given, ANewRowsZeroBeatsWhatIsBelowIt) {
   EXPECT_EQ(positions(p), (std::vector<int>{2, 3}));
 }
 
-TEST(Given, ReadsAStridedView) {
-  ByGiven p = policy(2);
+TEST(UserScores, ReadsAStridedView) {
+  ByUserScores p = policy(2);
   p.append(2);
   const Values padded = {1, 2, 99, 3, 4, 99};
   p.give(buzz::View<const float>(padded.data(), 1, 2, 2, 6, 3));
@@ -145,8 +145,8 @@ TEST(Given, ReadsAStridedView) {
   EXPECT_EQ(scores(p, 1), (Values{3, 4}));
 }
 
-TEST(Given, IsZeroAgainAfterReset) {
-  ByGiven p = policy();
+TEST(UserScores, IsZeroAgainAfterReset) {
+  ByUserScores p = policy();
   p.append(2);
   give(p, {1, 2});
   p.reset();

@@ -24,8 +24,8 @@ SnapKv::Options options(int queries, int kernel, Pooling pooling = Pooling::max)
   return o;
 }
 
-/// The worths of rows whose queries' column sums are given, [queries][rows], with `begin` rows before them.
-Values worth(const SnapKv::Options& o, const std::vector<Values>& sums, int begin = 0) {
+/// The importance of rows whose queries' column sums are given, [queries][rows], with `begin` rows before them.
+Values importance(const SnapKv::Options& o, const std::vector<Values>& sums, int begin = 0) {
   const int rows = static_cast<int>(sums[0].size());
   buzz::RecentAttention score(o);
   score.reserve(1, rows);
@@ -36,30 +36,30 @@ Values worth(const SnapKv::Options& o, const std::vector<Values>& sums, int begi
   return Values(result.begin(), result.end());
 }
 
-TEST(RecentMass, IsTheSumOverTheLastQueries) {
+TEST(RecentAttention, IsTheSumOverTheLastQueries) {
   const std::vector<Values> sums = {{100, 0, 0}, {1, 2, 3}, {10, 20, 40}};
-  EXPECT_EQ(worth(options(2, 1), sums), (Values{11, 22, 43}));
-  EXPECT_EQ(worth(options(3, 1), sums), (Values{111, 22, 43}));
-  EXPECT_EQ(worth(options(1, 1), sums), (Values{10, 20, 40}));
-  EXPECT_EQ(worth(options(9, 1), sums), (Values{111, 22, 43})) << "there were no more";
+  EXPECT_EQ(importance(options(2, 1), sums), (Values{11, 22, 43}));
+  EXPECT_EQ(importance(options(3, 1), sums), (Values{111, 22, 43}));
+  EXPECT_EQ(importance(options(1, 1), sums), (Values{10, 20, 40}));
+  EXPECT_EQ(importance(options(9, 1), sums), (Values{111, 22, 43})) << "there were no more";
 }
 
-TEST(RecentMass, TakesTheLargestOfNeighbours) {
-  EXPECT_EQ(worth(options(1, 3), {{0, 9, 1, 2, 5}}), (Values{9, 9, 9, 5, 5}));
-  EXPECT_EQ(worth(options(1, 5), {{7, 0, 1, 2, 5}}), (Values{7, 7, 7, 5, 5}));
-  EXPECT_EQ(worth(options(1, 99), {{7, 0, 8, 2, 5}}), (Values{8, 8, 8, 8, 8}));
+TEST(RecentAttention, TakesTheLargestOfNeighbours) {
+  EXPECT_EQ(importance(options(1, 3), {{0, 9, 1, 2, 5}}), (Values{9, 9, 9, 5, 5}));
+  EXPECT_EQ(importance(options(1, 5), {{7, 0, 1, 2, 5}}), (Values{7, 7, 7, 5, 5}));
+  EXPECT_EQ(importance(options(1, 99), {{7, 0, 8, 2, 5}}), (Values{8, 8, 8, 8, 8}));
 }
 
-TEST(RecentMass, OrTheirAverageWithZerosAround) {
-  EXPECT_EQ(worth(options(1, 3, Pooling::average), {{3, 9, 0, 6}}), (Values{4, 4, 5, 2}));
+TEST(RecentAttention, OrTheirAverageWithZerosAround) {
+  EXPECT_EQ(importance(options(1, 3, Pooling::average), {{3, 9, 0, 6}}), (Values{4, 4, 5, 2}));
 }
 
-TEST(RecentMass, DoesNotPoolOverTheSink) {
-  EXPECT_EQ(worth(options(1, 3), {{99, 1, 2, 0}}, 1), (Values{2, 2, 2}));
-  EXPECT_EQ(worth(options(1, 3, Pooling::average), {{99, 3, 6, 0}}, 1), (Values{3, 3, 2}));
+TEST(RecentAttention, DoesNotPoolOverTheSink) {
+  EXPECT_EQ(importance(options(1, 3), {{99, 1, 2, 0}}, 1), (Values{2, 2, 2}));
+  EXPECT_EQ(importance(options(1, 3, Pooling::average), {{99, 3, 6, 0}}, 1), (Values{3, 3, 2}));
 }
 
-TEST(RecentMass, OfTheSizesOfThePaper) {
+TEST(RecentAttention, OfTheSizesOfThePaper) {
   const SnapKv::Options o;
   EXPECT_EQ(o.queries, 32);
   EXPECT_EQ(o.kernel, 7);
@@ -68,7 +68,7 @@ TEST(RecentMass, OfTheSizesOfThePaper) {
   EXPECT_EQ(SnapKv::Options::for_rows(500, 4).window, 32);
 }
 
-TEST(RecentMass, FollowsItsRowThroughAnEviction) {
+TEST(RecentAttention, FollowsItsRowThroughAnEviction) {
   SnapKv p(options(2, 1), 1, 8);
   p.append(5);
   const Values first = {1, 9, 3, 4, 5}, none(5);
@@ -86,7 +86,7 @@ TEST(RecentMass, FollowsItsRowThroughAnEviction) {
   EXPECT_EQ(p.positions(0)[0], 9) << "the row after it";
 }
 
-TEST(RecentMass, OfEachQueryFollowsItsRow) {
+TEST(RecentAttention, OfEachQueryFollowsItsRow) {
   SnapKv p(options(2, 1), 1, 8);
   for (int round = 0; round < 2; ++round) {  // at either turn of the ring
     p.append(5 - p.rows());
@@ -116,7 +116,7 @@ std::string state(const SnapKv& policy) {
   return out.str();
 }
 
-TEST(RecentMass, IsSavedByAgeWhateverCameBefore) {
+TEST(RecentAttention, IsSavedByAgeWhateverCameBefore) {
   SnapKv two(options(2, 1), 1, 8), three(options(2, 1), 1, 8);
   const Values first = {1, 2}, second = {3, 4};
   two.append(2);
@@ -129,7 +129,7 @@ TEST(RecentMass, IsSavedByAgeWhateverCameBefore) {
   EXPECT_EQ(state(two), state(three));
 }
 
-TEST(RecentMass, IsTakenBackPastAFullTurn) {
+TEST(RecentAttention, IsTakenBackPastAFullTurn) {
   SnapKv p(options(2, 1), 1, 8, 6), twin(options(2, 1), 1, 8, 6);
   const auto step = [](SnapKv& policy, const Values& p1) {
     policy.append(1);

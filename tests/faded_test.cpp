@@ -10,10 +10,10 @@ namespace {
 
 using Values = std::vector<float>;
 using Rows = std::vector<int>;
-using FadingNorm = typed::Policy<typed::Fading<typed::ValueNorm>, buzz::TopK>;
+using FadedNorm = typed::Policy<typed::Faded<typed::ValueNorm>, buzz::TopK>;
 
-FadingNorm::Options options(float fade) {
-  FadingNorm::Options o;
+FadedNorm::Options options(float fade) {
+  FadedNorm::Options o;
   o.sink = 0;
   o.window = 0;
   o.heavy = 1;
@@ -24,14 +24,14 @@ FadingNorm::Options options(float fade) {
 
 /// The row of four that is kept; values [rows, 1].
 int kept(float fade, const Values& values) {
-  FadingNorm policy(options(fade), 1, 5);
+  FadedNorm policy(options(fade), 1, 5);
   EXPECT_EQ(policy.capacity(), 8);
   policy.append(4);
   const auto view = buzz::view(values, 1, 4, 1);
   return policy.select(view, view).rows(0)[0];
 }
 
-TEST(Fading, TakesSoMuchWithEachCapacityOfTokens) {
+TEST(Faded, TakesSoMuchWithEachCapacityOfTokens) {
   const Values values = {3, 0, 0, 0};
   EXPECT_EQ(kept(0, values), 0);
   EXPECT_EQ(kept(7.9f, values), 0);
@@ -39,10 +39,10 @@ TEST(Fading, TakesSoMuchWithEachCapacityOfTokens) {
   EXPECT_EQ(kept(8.1f, values), 3);
 }
 
-TEST(Fading, RefusesWhatIsNoRate) {
+TEST(Faded, RefusesWhatIsNoRate) {
   for (const float bad : {-1.f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     try {
-      FadingNorm(options(bad), 1);
+      FadedNorm(options(bad), 1);
       ADD_FAILURE() << bad;
     } catch (const buzz::InvalidArgument& e) {
       EXPECT_NE(std::string(e.what()).find("fade"), std::string::npos) << e.what();
@@ -50,8 +50,8 @@ TEST(Fading, RefusesWhatIsNoRate) {
   }
 }
 
-TEST(Fading, IsAnotherScoreInAFile) {
-  EXPECT_NE(typed::Fading<typed::ValueNorm>::spec({}).code(), typed::ValueNorm::spec({}).code());
+TEST(Faded, IsAnotherScoreInAFile) {
+  EXPECT_NE(typed::Faded<typed::ValueNorm>::spec({}).code(), typed::ValueNorm::spec({}).code());
 }
 
 }  // namespace

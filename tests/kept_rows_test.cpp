@@ -1,4 +1,4 @@
-#include "buzz/keep.h"
+#include "buzz/kept_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -10,13 +10,13 @@
 
 namespace {
 
-using buzz::Keep;
+using buzz::KeptRows;
 using buzz::View;
 using Rows = std::vector<int>;
 
-/// A Keep over `from` rows, the kept rows of each head given.
-Keep keeping(int from, const std::vector<Rows>& heads) {
-  Keep keep(static_cast<int>(heads.size()), from);
+/// KeptRows over `from` rows, the kept rows of each head given.
+KeptRows keeping(int from, const std::vector<Rows>& heads) {
+  KeptRows keep(static_cast<int>(heads.size()), from);
   keep.begin(from, static_cast<int>(heads[0].size()));
   for (std::size_t h = 0; h < heads.size(); ++h)
     for (std::size_t i = 0; i < heads[h].size(); ++i) keep.list(static_cast<int>(h))[i] = heads[h][i];
@@ -24,7 +24,7 @@ Keep keeping(int from, const std::vector<Rows>& heads) {
 }
 
 /// Runs as "from>to*count".
-std::string runs(const Keep& keep, int head = 0) {
+std::string runs(const KeptRows& keep, int head = 0) {
   std::string text;
   keep.for_each_run(head, [&](int from, int to, int count) {
     text += std::to_string(from) + ">" + std::to_string(to) + "*" + std::to_string(count) + " ";
@@ -33,7 +33,7 @@ std::string runs(const Keep& keep, int head = 0) {
 }
 
 /// Gaps as "begin-end", end not included.
-std::string gaps(const Keep& keep, int head = 0) {
+std::string gaps(const KeptRows& keep, int head = 0) {
   std::string text;
   keep.for_each_gap(head, [&](int begin, int end) { text += std::to_string(begin) + "-" + std::to_string(end) + " "; });
   return text;
@@ -48,15 +48,15 @@ std::vector<float> counted(int heads, int rows, int dim) {
   return v;
 }
 
-TEST(Keep, OfNothingIsEmpty) {
-  const Keep keep;
+TEST(KeptRows, OfNothingIsEmpty) {
+  const KeptRows keep;
   EXPECT_EQ(keep.heads(), 0);
   EXPECT_EQ(keep.from(), 0);
   EXPECT_EQ(keep.size(), 0);
 }
 
-TEST(Keep, GivesTheRowsOfEachHead) {
-  const Keep keep = keeping(6, {{0, 3, 5}, {1, 2, 5}});
+TEST(KeptRows, GivesTheRowsOfEachHead) {
+  const KeptRows keep = keeping(6, {{0, 3, 5}, {1, 2, 5}});
   EXPECT_EQ(keep.heads(), 2);
   EXPECT_EQ(keep.from(), 6);
   EXPECT_EQ(keep.size(), 3);
@@ -65,13 +65,13 @@ TEST(Keep, GivesTheRowsOfEachHead) {
 }
 
 TEST(KeepWalk, AllKeptIsOneRunThatStays) {
-  const Keep keep = keeping(4, {{0, 1, 2, 3}});
+  const KeptRows keep = keeping(4, {{0, 1, 2, 3}});
   EXPECT_EQ(runs(keep), "0>0*4 ");
   EXPECT_EQ(gaps(keep), "");
 }
 
 TEST(KeepWalk, NoneKeptIsOneGap) {
-  const Keep keep = keeping(4, {{}});
+  const KeptRows keep = keeping(4, {{}});
   EXPECT_EQ(runs(keep), "");
   EXPECT_EQ(gaps(keep), "0-4 ");
 }
@@ -84,13 +84,13 @@ TEST(KeepWalk, AlternatingRowsAreRunsOfOne) {
 }
 
 TEST(KeepWalk, NeighboursMoveTogether) {
-  const Keep keep = keeping(10, {{0, 1, 4, 5, 6, 9}});
+  const KeptRows keep = keeping(10, {{0, 1, 4, 5, 6, 9}});
   EXPECT_EQ(runs(keep), "0>0*2 4>2*3 9>5*1 ");
   EXPECT_EQ(gaps(keep), "2-4 7-9 ");
 }
 
 TEST(KeepWalk, AnEmptyCacheHasNeither) {
-  const Keep keep = keeping(0, {{}});
+  const KeptRows keep = keeping(0, {{}});
   EXPECT_EQ(runs(keep), "");
   EXPECT_EQ(gaps(keep), "");
 }
@@ -102,7 +102,7 @@ TEST(KeepWalk, OneRow) {
 }
 
 TEST(KeepWalk, HeadsHaveTheirOwn) {
-  const Keep keep = keeping(4, {{0, 1}, {2, 3}});
+  const KeptRows keep = keeping(4, {{0, 1}, {2, 3}});
   EXPECT_EQ(runs(keep, 0), "0>0*2 ");
   EXPECT_EQ(runs(keep, 1), "2>0*2 ");
   EXPECT_EQ(gaps(keep, 0), "2-4 ");
@@ -116,7 +116,7 @@ TEST(KeepWalk, RunsAndGapsCoverEveryRowOnce) {
     Rows kept;
     for (int r = 0; r < from; ++r)
       if (random() % 3 != 0) kept.push_back(r);
-    const Keep keep = keeping(from, {kept});
+    const KeptRows keep = keeping(from, {kept});
     Rows walked, times(static_cast<std::size_t>(from));
     keep.for_each_run(0, [&](int begin, int to, int count) {
       EXPECT_EQ(to, static_cast<int>(walked.size()));
@@ -158,7 +158,7 @@ TEST(Compact, OfAllOrNoneChangesNothing) {
 
 TEST(Compact, OfOneHeadTouchesNoOther) {
   std::vector<float> v = counted(2, 3, 1);
-  const Keep keep = keeping(3, {{1, 2}, {0, 2}});
+  const KeptRows keep = keeping(3, {{1, 2}, {0, 2}});
   buzz::compact(keep, 1, View<float>(v.data() + 3, 1, 3, 1));
   EXPECT_EQ(v, (std::vector<float>{0, 10, 20, 1000, 1020, 1020}));
 }
@@ -178,7 +178,7 @@ TEST(Compact, OverlappingMovesLoseNothing) {
 TEST(Compact, StaysInsideTheRowsOfAStridedView) {
   constexpr int stride = 5, dim = 3;  // two values of padding a row
   std::vector<float> v = counted(2, 4, stride), expected = v;
-  const Keep keep = keeping(4, {{0, 2, 3}, {1, 2, 3}});
+  const KeptRows keep = keeping(4, {{0, 2, 3}, {1, 2, 3}});
   buzz::compact(keep, View<float>(v.data(), 2, 4, dim, 4 * stride, stride));
   for (int h = 0; h < 2; ++h)
     for (int i = 0; i < keep.size(); ++i)
@@ -250,7 +250,7 @@ TEST(Compact, TwiceIsTheSecondChoiceOfTheFirst) {
 
 TEST(Compact, RefusesViewsOfAnotherCache) {
   std::vector<float> v = counted(2, 4, 1);
-  const Keep keep = keeping(4, {{1, 3}, {0, 2}});
+  const KeptRows keep = keeping(4, {{1, 3}, {0, 2}});
   EXPECT_THROW(buzz::compact(keep, buzz::view(v, 1, 8, 1)), buzz::InvalidArgument) << "one head";
   EXPECT_THROW(buzz::compact(keep, View<float>(v.data(), 2, 3, 1, 4, 1)), buzz::InvalidArgument) << "three rows";
   EXPECT_THROW(buzz::compact(keep, 0, buzz::view(v, 2, 4, 1)), buzz::InvalidArgument) << "two heads for one";

@@ -15,7 +15,7 @@ using Values = std::vector<float>;
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-static_assert(HeavyHitter::needs_mass && !HeavyHitter::needs_rows, "mass asks for probabilities, not for K and V");
+static_assert(HeavyHitter::needs_attention && !HeavyHitter::needs_kv, "it asks for probabilities, not for K and V");
 
 /// A policy without sink and window that keeps the two heaviest rows once there are more than six.
 HeavyHitter policy(int kv_heads = 1, AttentionKind kind = AttentionKind::accumulated) {
@@ -42,13 +42,13 @@ void observe(P& p, const Values& probabilities, int query_heads = 1, int queries
   p.observe(buzz::view(probabilities, query_heads, queries, p.rows()));
 }
 
-TEST(Mass, OfANewRowIsZero) {
+TEST(AttentionSum, OfANewRowIsZero) {
   HeavyHitter p = policy();
   p.append(2);
   EXPECT_EQ(scores(p), (Values{0, 0}));
 }
 
-TEST(Mass, IsTheSumOverAllCalls) {
+TEST(AttentionSum, IsTheSumOverAllCalls) {
   HeavyHitter p = policy();
   p.append(2);
   observe(p, {0.25f, 0.75f});
@@ -57,14 +57,14 @@ TEST(Mass, IsTheSumOverAllCalls) {
   EXPECT_EQ(scores(p), (Values{0.75f, 0.875f, 0.375f}));
 }
 
-TEST(Mass, IsTheSumOverTheQueriesOfACall) {
+TEST(AttentionSum, IsTheSumOverTheQueriesOfACall) {
   HeavyHitter p = policy();
   p.append(3);
   observe(p, {1, 0, 0, /**/ 0.5f, 0.5f, 0, /**/ 0.25f, 0.25f, 0.5f}, 1, 3);
   EXPECT_EQ(scores(p), (Values{1.75f, 0.75f, 0.5f}));
 }
 
-TEST(Mass, EightQueryHeadsFeedTwoKvHeadsInNeighbouringFours) {
+TEST(AttentionSum, EightQueryHeadsFeedTwoKvHeadsInNeighbouringFours) {
   HeavyHitter p = policy(2);
   p.append(1);
   observe(p, {1, 2, 4, 8, 16, 32, 64, 128}, 8);
@@ -72,14 +72,14 @@ TEST(Mass, EightQueryHeadsFeedTwoKvHeadsInNeighbouringFours) {
   EXPECT_EQ(scores(p, 1), (Values{16 + 32 + 64 + 128}));
 }
 
-TEST(Mass, OfUngroupedHeadsIsTheirOwn) {
+TEST(AttentionSum, OfUngroupedHeadsIsTheirOwn) {
   HeavyHitter p = policy(3);
   p.append(1);
   observe(p, {1, 2, 4}, 3);
   for (int h = 0; h < 3; ++h) EXPECT_EQ(scores(p, h), (Values{static_cast<float>(1 << h)}));
 }
 
-TEST(Mass, WhatAQueryGivesToALaterRowIsNotRead) {
+TEST(AttentionSum, WhatAQueryGivesToALaterRowIsNotRead) {
   HeavyHitter p = policy();
   p.append(4);
   // Two queries: rows 2 and 3. Row 3 comes after the first of them.
@@ -87,7 +87,7 @@ TEST(Mass, WhatAQueryGivesToALaterRowIsNotRead) {
   EXPECT_EQ(scores(p), (Values{0.5f, 0.5f, 0.75f, 0.25f}));
 }
 
-TEST(Mass, WhatIsNotFiniteAddsNothing) {
+TEST(AttentionSum, WhatIsNotFiniteAddsNothing) {
   HeavyHitter p = policy();
   p.append(4);
   observe(p, {kNan, kInf, -kInf, 0.5f});
@@ -96,14 +96,14 @@ TEST(Mass, WhatIsNotFiniteAddsNothing) {
   EXPECT_EQ(scores(p), (Values{0.5f, 0.25f, 0.125f, 0.5f}));
 }
 
-TEST(Mass, WhatIsNotFiniteInOneQuerySparesTheOthers) {
+TEST(AttentionSum, WhatIsNotFiniteInOneQuerySparesTheOthers) {
   HeavyHitter p = policy();
   p.append(2);
   observe(p, {kNan, kNan, /**/ 0.25f, 0.75f}, 2);
   EXPECT_EQ(scores(p), (Values{0.25f, 0.75f}));
 }
 
-TEST(Mass, ReadsAStridedView) {
+TEST(AttentionSum, ReadsAStridedView) {
   HeavyHitter p = policy();
   p.append(2);
   const Values padded = {0.25f, 0.75f, 99, 99, 0.5f, 0.5f, 99, 99};  // two query heads, four columns of which two count
@@ -111,7 +111,7 @@ TEST(Mass, ReadsAStridedView) {
   EXPECT_EQ(scores(p), (Values{0.75f, 1.25f}));
 }
 
-TEST(Mass, OfNoQueriesIsNothing) {
+TEST(AttentionSum, OfNoQueriesIsNothing) {
   HeavyHitter p = policy();
   p.append(2);
   observe(p, {0.25f, 0.75f});
@@ -119,24 +119,24 @@ TEST(Mass, OfNoQueriesIsNothing) {
   EXPECT_EQ(scores(p), (Values{0.25f, 0.75f}));
 }
 
-TEST(Mass, MayComeSummed) {
+TEST(AttentionSum, MayComeSummed) {
   HeavyHitter p = policy(2);
   p.append(2);
   const Values sums = {1, 2, /**/ 3, 4};
-  p.observe_mass(buzz::view(sums, 1, 2, 2));
-  p.observe_mass(buzz::view(sums, 1, 2, 2));
+  p.observe_sums(buzz::view(sums, 1, 2, 2));
+  p.observe_sums(buzz::view(sums, 1, 2, 2));
   EXPECT_EQ(scores(p, 0), (Values{2, 4}));
   EXPECT_EQ(scores(p, 1), (Values{6, 8}));
 }
 
-TEST(Mass, IsExactPastWhatHalvesCanCount) {
+TEST(AttentionSum, IsExactPastWhatHalvesCanCount) {
   HeavyHitter p = policy();
   p.append(1);
   for (int i = 0; i < 5000; ++i) observe(p, {1});
   EXPECT_EQ(scores(p), (Values{5000}));
 }
 
-TEST(Mass, FollowsItsRowThroughAnEviction) {
+TEST(AttentionSum, FollowsItsRowThroughAnEviction) {
   HeavyHitter p = policy();
   p.append(7);
   observe(p, {1, 9, 3, 4, 5, 8, 7});
@@ -145,7 +145,7 @@ TEST(Mass, FollowsItsRowThroughAnEviction) {
   EXPECT_EQ(scores(p), (Values{9, 8}));
 }
 
-TEST(Mass, OfARowInAFreedPlaceStartsAtZeroAgain) {
+TEST(AttentionSum, OfARowInAFreedPlaceStartsAtZeroAgain) {
   HeavyHitter p = policy();
   p.append(7);
   observe(p, {1, 9, 3, 4, 5, 8, 7});
@@ -157,7 +157,7 @@ TEST(Mass, OfARowInAFreedPlaceStartsAtZeroAgain) {
   EXPECT_EQ(scores(p), (Values{0, 0, 0}));
 }
 
-TEST(Mass, HeadsKeepDifferentRows) {
+TEST(AttentionSum, HeadsKeepDifferentRows) {
   HeavyHitter p = policy(2);
   p.append(7);
   observe(p, {9, 8, 1, 1, 1, 1, 1, /**/ 1, 1, 1, 1, 1, 8, 9}, 2);
@@ -167,7 +167,7 @@ TEST(Mass, HeadsKeepDifferentRows) {
   EXPECT_EQ(scores(p, 1), (Values{8, 9}));
 }
 
-TEST(LatestMass, IsTheLastCallsAlone) {
+TEST(LatestAttention, IsTheLastCallsAlone) {
   HeavyHitter p = policy(1, AttentionKind::latest);
   p.append(2);
   observe(p, {7, 8});
@@ -176,7 +176,7 @@ TEST(LatestMass, IsTheLastCallsAlone) {
   EXPECT_EQ(scores(p), (Values{5, 7, 9}));
 }
 
-TEST(LatestMass, DecidesAnEviction) {
+TEST(LatestAttention, DecidesAnEviction) {
   HeavyHitter p = policy(1, AttentionKind::latest);
   p.append(6);
   observe(p, {99, 99, 0, 0, 0, 0});
@@ -186,7 +186,7 @@ TEST(LatestMass, DecidesAnEviction) {
   EXPECT_EQ(positions(p), (std::vector<int>{3, 5}));
 }
 
-TEST(NewestMass, IsTheLastQuerysAlone) {
+TEST(NewestAttention, IsTheLastQuerysAlone) {
   HeavyHitter p = policy(1, AttentionKind::newest);
   p.append(3);
   observe(p, {7, 8, 9});
@@ -195,11 +195,11 @@ TEST(NewestMass, IsTheLastQuerysAlone) {
   observe(p, {1, 2, 99, /**/ 4, 0, 6}, 1, 2);
   EXPECT_EQ(scores(p), (Values{4, 0, 6}));
   const Values sums = {9, 9, 9, /**/ 1, 2, 3};
-  p.observe_mass(buzz::view(sums, 2, 1, 3));
+  p.observe_sums(buzz::view(sums, 2, 1, 3));
   EXPECT_EQ(scores(p), (Values{1, 2, 3}));
 }
 
-TEST(LargestMass, IsTheMostThatOneQueryGave) {
+TEST(LargestAttention, IsTheMostThatOneQueryGave) {
   HeavyHitter p = policy(1, AttentionKind::largest);
   p.append(3);
   observe(p, {7, 8, 1});
@@ -208,7 +208,7 @@ TEST(LargestMass, IsTheMostThatOneQueryGave) {
   observe(p, {10, 2, 99, /**/ 6, 7, 8}, 1, 2);
   EXPECT_EQ(scores(p), (Values{10, 8, 9})) << "10 and 6 do not add up";
   const Values sums = {9, 11, 9, /**/ 1, 2, 12};
-  p.observe_mass(buzz::view(sums, 2, 1, 3));
+  p.observe_sums(buzz::view(sums, 2, 1, 3));
   EXPECT_EQ(scores(p), (Values{10, 11, 12}));
 }
 
@@ -222,7 +222,7 @@ HeavyHitter decaying(float decay) {
   return HeavyHitter(o, 1, 8);
 }
 
-TEST(DecayedMass, IsHalvedAtEachQuery) {
+TEST(DecayedAttention, IsHalvedAtEachQuery) {
   HeavyHitter p = decaying(0.5f);
   p.append(2);
   observe(p, {8, 4});
@@ -232,7 +232,7 @@ TEST(DecayedMass, IsHalvedAtEachQuery) {
   EXPECT_EQ(scores(p), (Values{(2.5f + 2) / 2, 0.5f + 1})) << "two queries of a call are two";
 }
 
-TEST(DecayedMass, IsTheSameInOneCallAndInMany) {
+TEST(DecayedAttention, IsTheSameInOneCallAndInMany) {
   HeavyHitter one = decaying(0.7f), many = decaying(0.7f);
   one.append(3);
   many.append(3);
@@ -243,14 +243,14 @@ TEST(DecayedMass, IsTheSameInOneCallAndInMany) {
   EXPECT_EQ(scores(one), scores(many));
 }
 
-TEST(Mass, SaysWhichQueriesItHasToSeeApart) {
+TEST(AttentionSum, SaysWhichQueriesItHasToSeeApart) {
   EXPECT_EQ(policy(1, AttentionKind::accumulated).queries_apart(), 0);
   EXPECT_EQ(policy(1, AttentionKind::newest).queries_apart(), 1);
   for (AttentionKind kind : {AttentionKind::largest, AttentionKind::decayed})
     EXPECT_GE(policy(1, kind).queries_apart(), 1000000);
 }
 
-TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
+TEST(MeanAttention, OfUniformAttentionIsTheSameForOldAndNew) {
   // Every query gives an eighth to each row that it sees, and one more eighth to row 5: its mean is the highest, though
   // older rows have received more.
   std::vector<int> kept[2];
@@ -269,7 +269,7 @@ TEST(MeanMass, OfUniformAttentionIsTheSameForOldAndNew) {
   EXPECT_EQ(kept[1], (std::vector<int>{0, 5})) << "all others are equal, so that the lowest row follows";
 }
 
-TEST(MeanMass, CountsTheTokensSinceTheRowsOwnThroughEvictions) {
+TEST(MeanAttention, CountsTheTokensSinceTheRowsOwnThroughEvictions) {
   HeavyHitter p = policy(1, AttentionKind::mean);
   p.append(7);
   observe(p, {8, 0, 0, 0, 0, 4, 0});
