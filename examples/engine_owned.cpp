@@ -13,29 +13,29 @@ constexpr int query_heads = 4, kv_heads = 2, head_dim = 16, tokens = 1000;
 /// An engine's K and V: [kv_heads, capacity, head_dim] each, of which `rows` of every head are in use.
 struct Engine {
   explicit Engine(int most_rows)
-      : k(kv_heads, std::vector<float>(static_cast<std::size_t>(most_rows * head_dim))), v(k), capacity(most_rows) {}
+      : k(static_cast<std::size_t>(kv_heads * most_rows * head_dim)), v(k), capacity(most_rows) {}
 
   void append(std::mt19937& random) {
     std::normal_distribution<float> normal;
     for (int h = 0; h < kv_heads; ++h)
       for (int d = 0; d < head_dim; ++d) {
-        k[static_cast<std::size_t>(h)][static_cast<std::size_t>(rows * head_dim + d)] = normal(random);
-        v[static_cast<std::size_t>(h)][static_cast<std::size_t>(rows * head_dim + d)] = normal(random);
+        keys().row(h, rows)[d] = normal(random);
+        values().row(h, rows)[d] = normal(random);
       }
     ++rows;
   }
 
   /// Softmax attention of one random query a head; returns its probabilities, [query_heads, 1, rows].
-  std::vector<float> attend(std::mt19937& random) const {
+  std::vector<float> attend(std::mt19937& random) {
     std::normal_distribution<float> normal;
     std::vector<float> p(static_cast<std::size_t>(query_heads * rows));
     for (int q = 0; q < query_heads; ++q) {
       float query[head_dim], sum = 0;
       for (float& x : query) x = normal(random) / std::sqrt(float{head_dim});
-      const float* keys = k[static_cast<std::size_t>(q / (query_heads / kv_heads))].data();
       for (int r = 0; r < rows; ++r) {
+        const float* key = keys().row(q / (query_heads / kv_heads), r);
         float logit = 0;
-        for (int d = 0; d < head_dim; ++d) logit += query[d] * keys[r * head_dim + d];
+        for (int d = 0; d < head_dim; ++d) logit += query[d] * key[d];
         sum += p[static_cast<std::size_t>(q * rows + r)] = std::exp(logit);
       }
       for (int r = 0; r < rows; ++r) p[static_cast<std::size_t>(q * rows + r)] /= sum;
@@ -43,11 +43,11 @@ struct Engine {
     return p;
   }
 
-  /// Of one head, for buzz to move: [1, capacity, head_dim].
-  buzz::View<float> keys(int h) { return buzz::view(k[static_cast<std::size_t>(h)], 1, capacity, head_dim); }
-  buzz::View<float> values(int h) { return buzz::view(v[static_cast<std::size_t>(h)], 1, capacity, head_dim); }
+  /// For buzz to move rows in.
+  buzz::View<float> keys() { return buzz::view(k, kv_heads, capacity, head_dim); }
+  buzz::View<float> values() { return buzz::view(v, kv_heads, capacity, head_dim); }
 
-  std::vector<std::vector<float>> k, v;
+  std::vector<float> k, v;
   int capacity, rows = 0;
 };
 
@@ -75,10 +75,8 @@ int main() {
     evictor.observe(probabilities);  // [query_heads, queries, rows]
     if (evictor.should_evict()) {
       const buzz::KeptRows& kept = evictor.select();
-      for (int h = 0; h < kv_heads; ++h) {
-        buzz::compact(kept, h, engine.keys(h));
-        buzz::compact(kept, h, engine.values(h));
-      }
+      buzz::compact(kept, engine.keys());  // [kv_heads, rows, head_dim], moved in place
+      buzz::compact(kept, engine.values());
       engine.rows = kept.size();
     }
 

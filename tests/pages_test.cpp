@@ -27,6 +27,9 @@ const fs::path root = fs::path(BUZZ_TEST_DIR).parent_path();
 const std::vector<std::string> pages = {"README.md",
                                         "include/buzz/README.md",
                                         "include/buzz/KNOBS.md",
+                                        "include/buzz/LIMITS.md",
+                                        "include/buzz/INSTALL.md",
+                                        "include/buzz/cuda/README.md",
                                         "examples/README.md",
                                         "examples/evaluate/README.md",
                                         "examples/tiny_llama/README.md",
@@ -303,7 +306,7 @@ TEST(Pages, LeftPadsThatAreLeftOutChangeNothing) {
 }
 
 TEST(Pages, CppBlocksAreCompiled) {
-  const std::string sources = example_sources() + read("tests/pages_test.cpp");
+  const std::string sources = example_sources() + read("tests/pages_test.cpp") + read("tests/tutorial_test.cpp");
   int found = 0;
   for (const Block& b : blocks()) {
     if (!is_cpp(b)) continue;
@@ -370,6 +373,49 @@ TEST(Pages, OtherBlocksHaveATestOfTheirOwn) {
     }
   }
   EXPECT_GE(printed, 3);
+}
+
+TEST(Pages, MapHasEveryHeader) {
+  const std::string map = read("include/buzz/README.md");
+  const fs::path headers = root / "include/buzz";
+  int found = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(headers)) {
+    const std::string kind = entry.path().extension().string();
+    if (kind != ".h" && kind != ".cuh") continue;
+    ++found;
+    const std::string name = fs::relative(entry.path(), headers).generic_string();
+    EXPECT_TRUE(has(map, "| `" + name + "` | ")) << name;
+  }
+  EXPECT_GE(found, 60);
+}
+
+/// The table of policies is policies(), in its order, and says what each needs and whether its heads keep the same
+/// rows.
+TEST(Pages, KnobsHaveEveryPolicyAndOption) {
+  const std::string page = read("include/buzz/KNOBS.md");
+  std::size_t at = page.find("| policy |");
+  ASSERT_NE(at, std::string::npos);
+  for (const buzz::PolicyInfo& info : buzz::policies()) {
+    const std::size_t row = page.find("\n| `" + std::string(info.name) + "` |", at);
+    ASSERT_NE(row, std::string::npos) << info.name << ": no row, or not in the list's order";
+    at = row + 1;
+    std::vector<std::string> cells;
+    std::istringstream line(page.substr(at, page.find('\n', at) - at));
+    for (std::string cell; std::getline(line, cell, '|');) cells.push_back(trimmed(cell));
+    ASSERT_GE(cells.size(), 6u) << info.name;
+    const buzz::Policy policy = info.make();
+    std::string needs;
+    const auto add = [&](bool needed, const char* what) {
+      if (needed) needs += (needs.empty() ? "" : ", ") + std::string(what);
+    };
+    add(policy.needs().attention, "attention");
+    add(policy.needs().keys, "keys");
+    add(policy.needs().values, "values");
+    EXPECT_EQ(cells[4], needs.empty() ? "nothing" : needs) << info.name;
+    EXPECT_EQ(cells[5], policy.keeps_one_list() ? "the same rows" : "their own rows") << info.name;
+    for (const buzz::OptionInfo& option : buzz::options_of(policy))
+      EXPECT_TRUE(has(page, "`" + option.name + "`")) << info.name << ": " << option.name;
+  }
 }
 
 /// As GitHub makes a heading's anchor.

@@ -549,7 +549,7 @@ TEST(Demo, MeasuresBothCachesOverTheSameTokens) {
   reading.tokens = numbers(3000, 9);
   reading.documents = {"ab ab\n", "ab\n"};
   for (int i = 0; i < 5; ++i) reading.questions.push_back({"ab a", " b", 1});
-  tiny_llama::Demo demo(model, reading);
+  tiny_llama::Demo demo(model, reading, buzz::policy(tiny_llama::demo_policy));
   int chunks = 0;
   const tiny_llama::Measured m = demo.run([&](const tiny_llama::Side&, const tiny_llama::Side&) { ++chunks; });
   EXPECT_EQ(demo.held(), 1024u);
@@ -561,7 +561,7 @@ TEST(Demo, MeasuresBothCachesOverTheSameTokens) {
   EXPECT_LT(m.buzz_rows, 596);
   EXPECT_LT(m.buzz_bytes, m.full_bytes);
   EXPECT_EQ(m.full_after.tokens, m.buzz_after.tokens);
-  EXPECT_EQ(m.full_after.tokens, 1024 - 576);  // 4 + 160 + 400 is first exceeded by 576, a multiple of 32
+  EXPECT_EQ(m.full_after.tokens, 1024 - 576);  // 4 + 448 + 112 is first exceeded by 576, a multiple of 32
   EXPECT_EQ(m.buzz_beyond.tokens, 3000 - 1024);
   EXPECT_EQ(m.full_steps.size(), 64u);
   EXPECT_EQ(m.buzz_steps.size(), 64u);

@@ -1,4 +1,4 @@
-// buzz-demo: reads four times the model's context in BUZZ's memory, beside the full cache as far as that holds.
+// buzz-demo: reads four times the model's context in a bounded cache, beside the full one as far as that holds.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 using namespace tiny_llama;
 
 struct Arguments {
-  std::string model = BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf", text;
+  std::string model = BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf", text, policy = demo_policy;
   int tokens = 8192;
   std::uint64_t seed = 1;
   bool json = false;
@@ -28,6 +28,8 @@ struct Arguments {
 void declare(CLI::App& app, Arguments& a) {
   app.add_option("model", a.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
   app.add_option("--text", a.text, "Read this file, and documents after it, in place of documents alone");
+  app.add_option("--policy", a.policy, "A name, with options or without: beehive is BUZZ at the paper's sizes")
+      ->capture_default_str();
   app.add_option("--tokens", a.tokens, "Tokens to read, or a few more")
       ->check(CLI::Range(8000, 1 << 22))
       ->capture_default_str();
@@ -35,14 +37,13 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "Print everything measured, as JSON");
 }
 
-void print_intro(const Model& model, std::size_t tokens, const std::string& text) {
-  const buzz::BeehiveOptions o = buzz::BeehiveOptions::paper();
+void print_intro(const Model& model, std::size_t tokens, const std::string& text, const buzz::Policy& policy) {
   std::printf("A model of %s parameters, trained on texts of %s tokens, reads %s tokens of %s.\n",
               grouped(model.parameters).c_str(), grouped(model.config.context).c_str(), grouped(tokens).c_str(),
               text.empty() ? "made-up documents" : (text + " and documents after it").c_str());
-  std::printf(
-      "The full cache holds %s. BUZZ: sink %d, window %d, threshold %d, stride %d. MiB: K and V of the rows held.\n\n",
-      grouped(model.config.context).c_str(), o.sink, o.window, o.threshold, o.stride);
+  std::printf("The full cache holds %s rows, buzz at most %s of them: %s. MiB: K and V of the rows held.\n\n",
+              grouped(model.config.context).c_str(), grouped(policy.most_rows(static_cast<int>(demo_chunk))).c_str(),
+              buzz::to_text(policy).c_str());
 }
 
 /// Shows how far the reading is, and a line every 1,024 tokens.
@@ -50,7 +51,7 @@ class Watcher {
  public:
   Watcher(std::size_t all, std::size_t held, bool wanted) : all_(all), held_(held), wanted_(wanted), bar_(wanted) {
     if (!wanted_) return;
-    std::printf("             full cache                          BUZZ\n");
+    std::printf("             full cache                          buzz\n");
     std::printf("  tokens   rows    MiB  tokens/s  nats/token   rows    MiB  tokens/s  nats/token\n");
   }
 
@@ -110,9 +111,9 @@ void print_answers(const Measured& m) {
   std::printf(
       "\nA new full cache reads the last %s tokens of documents; of %d questions about them it answers %d right.\n",
       grouped(m.full_documents_tokens).c_str(), m.full_asked, m.full_right);
-  std::printf("BUZZ, which has read everything, is asked three of them, right ones first:\n");
+  std::printf("buzz, which has read everything, is asked three of them, right ones first:\n");
   for (const Answers& a : m.answers) {
-    std::printf("  %s (document %d)\n    right:%s   full cache:%s   BUZZ:%s\n", a.question.text.c_str(),
+    std::printf("  %s (document %d)\n    right:%s   full cache:%s   buzz:%s\n", a.question.text.c_str(),
                 a.question.document, a.question.answer.c_str(), a.full.c_str(), a.buzz.c_str());
   }
 }
@@ -128,7 +129,7 @@ void print_table(const Measured& m, const Summary& s, std::size_t tokens) {
   };
   const std::string held = grouped(m.full.tokens), all = grouped(tokens);
   const double buzz_bytes = static_cast<double>(m.buzz_bytes), loss = m.buzz_after.mean_nll() - m.full_after.mean_nll();
-  print_row("", "full cache", "BUZZ", "");
+  print_row("", "full cache", "buzz", "");
   print_row("MiB allocated, for " + held + " tokens", mebibytes(m.full_bytes), mebibytes(m.buzz_bytes),
             times(static_cast<double>(m.full_bytes) / buzz_bytes, "less", "more"));
   print_row("MiB allocated, for " + all + " tokens", mebibytes(static_cast<std::size_t>(s.full_bytes_at_end)) + "*",
@@ -143,7 +144,7 @@ void print_table(const Measured& m, const Summary& s, std::size_t tokens) {
   if (m.buzz_beyond.scored > 0)
     print_row("nats/token, the other " + grouped(m.buzz_beyond.scored) + " tokens", "-",
               fixed(m.buzz_beyond.mean_nll(), 4), "the full cache holds no more");
-  print_row("right answers of the full cache, kept by BUZZ", std::to_string(m.full_right), std::to_string(s.kept),
+  print_row("right answers of the full cache, kept by buzz", std::to_string(m.full_right), std::to_string(s.kept),
             std::to_string(m.full_right - s.kept) + " lost");
   std::printf(
       "* computed from the line above it; all else is measured. A decode step is the median of %zu, of both in turn.\n",
@@ -188,8 +189,9 @@ void run(const Arguments& a) {
   const Reading reading =
       make_reading(model.tokenizer, random, static_cast<std::size_t>(a.tokens), a.text.empty() ? nullptr : &text);
   const std::size_t tokens = reading.tokens.size();
-  Demo demo(model, reading);
-  if (!a.json) print_intro(model, tokens, a.text);
+  const buzz::Policy policy = buzz::policy(a.policy);
+  Demo demo(model, reading, policy);
+  if (!a.json) print_intro(model, tokens, a.text, policy);
   Watcher watcher(tokens, demo.held(), !a.json);
   const Measured m = demo.run([&](const Side& full, const Side& buzz) { watcher(full, buzz); });
   const Summary summary(m, tokens);
@@ -205,7 +207,7 @@ void run(const Arguments& a) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Reads four times the model's context with BUZZ, beside the full cache as far as that holds.",
+  CLI::App app("Reads four times the model's context in a bounded cache, beside the full one as far as that holds.",
                "buzz-demo");
   Arguments arguments;
   declare(app, arguments);
