@@ -49,14 +49,14 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
   batch.splits = random.of({0, 1, 2, 3, 7});
   buzz::BeehiveOptions options;
-  const auto attention = random.of<std::pair<buzz::AttentionKind, oracle::AttentionKind>>({
+  const auto kind = random.of<std::pair<buzz::AttentionKind, oracle::AttentionKind>>({
       {buzz::AttentionKind::accumulated, oracle::AttentionKind::accumulated},
       {buzz::AttentionKind::latest, oracle::AttentionKind::latest},
       {buzz::AttentionKind::newest, oracle::AttentionKind::newest},
       {buzz::AttentionKind::largest, oracle::AttentionKind::largest},
       {buzz::AttentionKind::decayed, oracle::AttentionKind::decayed},
   });
-  options.attention = attention.first;
+  options.attention = kind.first;
   options.window = 4;
   options.threshold = 200;
   buzz::Rope rope;
@@ -79,7 +79,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   o.rope_halves = rope.pairs == buzz::Pairs::halves;
   o.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
   o.log_base = attention.log_base;
-  o.attention = attention.second;
+  o.attention = kind.second;
   o.decay = static_cast<double>(options.decay);
   o.threshold = 1000;
   std::vector<oracle::Cache> caches(static_cast<std::size_t>(batch.sequences), oracle::Cache(o));
