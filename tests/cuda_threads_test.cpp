@@ -1,52 +1,29 @@
-// The kernels with a thread of the host for each of a block's, all blocks of a launch at once: what the emulation in
-// phases cannot see, a barrier too few or two blocks at the same bytes, ThreadSanitizer does (.ci/run, threads).
+// The kernels with a thread for each of a block's, all blocks of a launch at once. They are fibers (fibers.h), which
+// take turns in a random order and only where they wait: a barrier too few shows in the bits. What the emulation in
+// phases and one order cannot see, two blocks at the same bytes, ThreadSanitizer does (.ci/run, threads).
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "buzz/policy_list.h"
 #include "cuda_twin.h"
+#include "fibers.h"
 #include "oracle_config.h"
 
 namespace {
 
 using emulated::Floats;
 
-class Barrier {
- public:
-  explicit Barrier(int threads) : threads_(threads) {}
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const int turn = turn_;
-    if (++waiting_ == threads_) {
-      waiting_ = 0;
-      ++turn_;
-      all_.notify_all();
-    } else {
-      all_.wait(lock, [&] { return turn_ != turn; });
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable all_;
-  int threads_, waiting_ = 0, turn_ = 0;
-};
-
 /// What the threads of a block have in common.
 struct Team {
-  explicit Team(int threads) : all(threads), exchange(static_cast<std::size_t>(threads)) {
-    for (int t = 0; t < threads; t += 32) warps.push_back(std::make_unique<Barrier>(32));
+  Team(Fibers& fibers, int threads) : all(fibers, threads), exchange(static_cast<std::size_t>(threads)) {
+    for (int t = 0; t < threads; t += 32) warps.push_back(std::make_unique<Fibers::Barrier>(fibers, 32));
   }
-  Barrier all;
-  std::vector<std::unique_ptr<Barrier>> warps;
+  Fibers::Barrier all;
+  std::vector<std::unique_ptr<Fibers::Barrier>> warps;
   std::vector<std::vector<double>> exchange;
-  std::mutex adding;
 };
 
 class Block {
@@ -77,7 +54,7 @@ class Block {
   template <int lanes, class V, class X, int n>
   void add_lanes(Private<V>& threads, X (V::*values)[n]) {
     X(&x)[n] = threads[0].*values;
-    Barrier& warp = *team_.warps[static_cast<std::size_t>(thread_ / 32)];
+    Fibers::Barrier& warp = *team_.warps[static_cast<std::size_t>(thread_ / 32)];
     for (int offset = lanes / 2; offset > 0; offset /= 2) {
       its(thread_).assign(x, x + n);
       warp.wait();
@@ -85,10 +62,7 @@ class Block {
       warp.wait();
     }
   }
-  void add(int* counter, int n) {
-    const std::lock_guard<std::mutex> lock(team_.adding);
-    *counter += n;
-  }
+  void add(int* counter, int n) { __atomic_fetch_add(counter, n, __ATOMIC_RELAXED); }
 
  private:
   std::vector<double>& its(int thread) { return team_.exchange[static_cast<std::size_t>(thread)]; }
@@ -105,22 +79,24 @@ struct Launcher {
   template <class Kernel>
   static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream) {
     struct Running {
-      explicit Running(int threads) : team(threads) { std::memset(static_cast<void*>(&shared), 0xff, sizeof shared); }
+      explicit Running(Fibers& fibers) : team(fibers, Kernel::threads) {
+        std::memset(static_cast<void*>(&shared), 0xff, sizeof shared);
+      }
       Team team;
       typename Kernel::Shared shared;
     };
+    Fibers fibers;
     std::vector<std::unique_ptr<Running>> blocks;
-    std::vector<std::thread> threads;
     for (int b = 0; b < std::max(0, grid.x) * grid.y * grid.z; ++b) {
-      blocks.push_back(std::make_unique<Running>(Kernel::threads));
+      blocks.push_back(std::make_unique<Running>(fibers));
       Running& running = *blocks.back();
       for (int t = 0; t < Kernel::threads; ++t)
-        threads.emplace_back([=, &kernel, &running] {
+        fibers.add([=, &kernel, &running] {
           Block block(running.team, b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y, t);
           kernel(block, running.shared);
         });
     }
-    for (std::thread& thread : threads) thread.join();
+    fibers.run();
     return success;
   }
 };

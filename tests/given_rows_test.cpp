@@ -116,25 +116,25 @@ TEST(GivenRows, OfAnAttentionAreOfItsShape) {
   const Quantised k;
   std::vector<float> numbers(100, 1.f), out(100);
   const buzz::View<const float> q(numbers.data(), 2, 4, kDim), none(nullptr, 0, 0, 0);
-  const buzz::View<float> sums(nullptr, 0, 0, 0), to(out.data(), 2, 4, kDim);
+  const buzz::View<float> unwanted(nullptr, 0, 0, 0), to(out.data(), 2, 4, kDim);
   buzz::Attention attention(shape, {}, kRows);
   const auto attends = [&](const buzz::View<const float>& queries, const buzz::RowsView<std::int8_t>& keys,
                            const buzz::RowsView<std::int8_t>& values, const buzz::View<float>& result,
                            const buzz::View<float>& wanted) {
     return refused([&] { attention(queries, {}, keys, values, result, wanted); });
   };
-  EXPECT_EQ(attends(q, k.view(), k.view(), to, sums), "nothing");
-  EXPECT_EQ(attends(q, k.rows(), k.view(), to, sums), "keys.scales.shape[0]");
-  EXPECT_EQ(attends(q, k.view(), k.view(1, kHeads, 2), to, sums), "values.scales.shape[2]");
-  EXPECT_EQ(attends(q, k.view(), {{k.codes.data(), kHeads, 5, kDim}, {k.scales.data(), 1, kHeads, 5}}, to, sums),
+  EXPECT_EQ(attends(q, k.view(), k.view(), to, unwanted), "nothing");
+  EXPECT_EQ(attends(q, k.rows(), k.view(), to, unwanted), "keys.scales.shape[0]");
+  EXPECT_EQ(attends(q, k.view(), k.view(1, kHeads, 2), to, unwanted), "values.scales.shape[2]");
+  EXPECT_EQ(attends(q, k.view(), {{k.codes.data(), kHeads, 5, kDim}, {k.scales.data(), 1, kHeads, 5}}, to, unwanted),
             "values.shape[1]");
-  EXPECT_EQ(attends({numbers.data(), 7, 2, kDim}, k.view(), k.view(), to, sums), "q.shape[0]");
-  EXPECT_EQ(attends({numbers.data(), 2, 2, kDim}, k.view(), k.view(), to, sums), "q.shape[1]");
-  EXPECT_EQ(attends(q, k.view(), k.view(), {out.data(), 1, 4, kDim}, sums), "out.shape[0]");
+  EXPECT_EQ(attends({numbers.data(), 7, 2, kDim}, k.view(), k.view(), to, unwanted), "q.shape[0]");
+  EXPECT_EQ(attends({numbers.data(), 2, 2, kDim}, k.view(), k.view(), to, unwanted), "q.shape[1]");
+  EXPECT_EQ(attends(q, k.view(), k.view(), {out.data(), 1, 4, kDim}, unwanted), "out.shape[0]");
   EXPECT_EQ(attends(q, k.view(), k.view(), to, {out.data(), 1, kHeads, 2}), "sums.shape[2]");
   buzz::Attention small(shape, {}, kRows - 1);
-  EXPECT_EQ(refused([&] { small(q, {}, k.view(), k.view(), to, sums); }), "keys.shape[1]");
-  EXPECT_EQ(refused([&] { attention.column_sums(q, {}, k.view(), none, sums); }), "lse.shape[0]");
+  EXPECT_EQ(refused([&] { small(q, {}, k.view(), k.view(), to, unwanted); }), "keys.shape[1]");
+  EXPECT_EQ(refused([&] { attention.column_sums(q, {}, k.view(), none, unwanted); }), "lse.shape[0]");
 }
 
 }  // namespace

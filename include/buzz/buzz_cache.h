@@ -117,8 +117,8 @@ class BuzzCache {
   }
 
   /// Queries whose probabilities wait for observe(), 0 where the policy has no use for them. Until then they are
-  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction and observe(q, lse)
-  /// are refused; append(), discard(), reset() and load() drop them.
+  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction and observe(q,
+  /// lse) are refused; append(), discard(), reset() and load() drop them.
   int unobserved() const { return pending_.tokens; }
   /// Step 3 where the last attend shall not count: drops its probabilities.
   void discard() { pending_ = {}; }

@@ -21,8 +21,8 @@ class FloatRows {
   virtual Block read(int head, int first, int rows, int dim, int dims, float* room) const = 0;
 };
 
+constexpr int max_dims = 256;  ///< dimensions that for_each_row() reads at a time, at most
 /// Calls f(row, values [dims]) for rows [first, end) of a head, dimensions [dim, dim + dims), dims <= max_dims.
-constexpr int max_dims = 256;
 template <class F>
 void for_each_row(const FloatRows& rows, int head, int first, int end, int dim, int dims, F&& f) {
   constexpr int at_once = 8;

@@ -222,6 +222,7 @@ inline std::ptrdiff_t convert_small(const float* in, std::ptrdiff_t count, Eigen
 }
 #endif
 #if !BUZZ_FINITE_MATH  // else Eigen takes some NaN for 0
+/// The same for bfloat16.
 template <>
 inline std::ptrdiff_t convert_small(const float* in, std::ptrdiff_t count, Eigen::bfloat16* out) {
   constexpr int block = sizeof(std::uint64_t) / sizeof *out;

@@ -26,6 +26,7 @@ Policy policy(std::unique_ptr<S> score, const Selection& select, const Protect& 
 using BeehiveOptions = PolicyOptions<Segments, AttentionSumOptions>;
 using StridedOptions = PolicyOptions<Segments, NoScoreOptions>;
 using DiverseBeehiveOptions = PolicyOptions<Segments, DiversityOptions>;
+/// How much the value counts beside the key.
 struct KeyValueWeight {
   float weight = 1;  ///< of the value's length; finite
 };

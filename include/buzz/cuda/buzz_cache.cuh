@@ -115,7 +115,8 @@ class BasicCache {
   /// the Rope's, a step that has not ended, tensors that are no views (is_view()), an out in memory of another's: it
   /// may be q, k or v (the same data and strides; q only where nothing is read twice: the score does not see attention,
   /// or tokens <= Batch::kept_logits), else it has nothing in common with them or the cache; nothing is launched then.
-  /// Where a launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// Where a launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a
+  /// sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
     if (!can_append(call) || !are_queries(q, call) || !are_queries(out, call)) return Launcher::invalid;
     if (!are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;

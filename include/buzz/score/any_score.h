@@ -22,16 +22,21 @@ class AnyScore {
   AnyScore(S&& score)  // NOLINT: the same
       : AnyScore(std::make_unique<std::decay_t<S>>(std::forward<S>(score))) {}
 
-  AnyScore(AnyScore&&) = default;
-  AnyScore& operator=(AnyScore&&) = default;
+  AnyScore(AnyScore&&) = default;             ///< the source is none then
+  AnyScore& operator=(AnyScore&&) = default;  ///< the same
+  /// A deep copy.
   AnyScore(const AnyScore& other) : score_(other ? other.copy_(*other.score_) : nullptr), copy_(other.copy_) {}
+  /// The same.
   AnyScore& operator=(const AnyScore& other) { return *this = AnyScore(other); }
 
   explicit operator bool() const { return score_ != nullptr; }  ///< is there one?
+  /// The score; there has to be one.
+  /// @{
   Score* operator->() { return score_.get(); }
   const Score* operator->() const { return score_.get(); }
   Score& operator*() { return *score_; }
   const Score& operator*() const { return *score_; }
+  /// @}
 
  private:
   std::unique_ptr<Score> score_;

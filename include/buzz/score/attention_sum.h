@@ -14,6 +14,7 @@ namespace buzz {
 /// In double: a float stops growing at 2^24 tokens of 1.
 class AttentionSum final : public Score {
  public:
+  /// Of its options.
   explicit AttentionSum(const AttentionSumOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {true, false, false}; }
   int queries_apart() const override {

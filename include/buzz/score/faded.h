@@ -11,6 +11,7 @@ namespace buzz {
 /// not so for ever: kept rows of a text long gone cost more than they give (examples/evaluate/README.md).
 class Faded final : public Wrapped {
  public:
+  /// Of another score, and how fast it fades.
   explicit Faded(AnyScore score, const FadingOptions& o = {}) : Wrapped(std::move(score)), o_(o) {}
   void reserve(int kv_heads, int capacity) override {
     Wrapped::reserve(kv_heads, capacity);

@@ -16,6 +16,7 @@ namespace buzz {
 /// not finite, among those of the mean, makes its head's scores NaN, and the choice falls on the oldest rows.
 class KeyDiversity final : public Score {
  public:
+  /// Of its options.
   explicit KeyDiversity(const DiversityOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {false, true, false}; }
   void reserve(int, int capacity) override {

@@ -53,9 +53,9 @@ inline void check(const RecentAttentionOptions& o) {
 struct NoScoreOptions {};
 struct UserScoresOptions {};
 struct ValueNormOptions {};
-inline void check(const NoScoreOptions&) {}
-inline void check(const UserScoresOptions&) {}
-inline void check(const ValueNormOptions&) {}
+inline void check(const NoScoreOptions&) {}     ///< nothing
+inline void check(const UserScoresOptions&) {}  ///< nothing
+inline void check(const ValueNormOptions&) {}   ///< nothing
 /// @}
 
 /// How a key is unlike the others. cosine: minus its cosine with the mean key. direction: minus its cosine with the

@@ -15,6 +15,7 @@ namespace buzz {
 /// among them, and where there are none, average counts zeros, as the authors' code does.
 class RecentAttention final : public Score {
  public:
+  /// Of its options.
   explicit RecentAttention(const RecentAttentionOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {true, false, false}; }
   int queries_apart() const override { return o_.queries; }

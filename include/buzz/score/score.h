@@ -35,11 +35,13 @@ struct Candidates {
 
 /// One number a row of a head, of a score's state: double, or float. The evictor saves it and brings it back.
 struct RowNumbers {
-  void* data = nullptr;                                     ///< [capacity] of them
-  std::size_t size = 0;                                     ///< bytes of one
-  RowNumbers() = default;                                   ///< none
+  void* data = nullptr;    ///< [capacity] of them
+  std::size_t size = 0;    ///< bytes of one
+  RowNumbers() = default;  ///< none
+  /// Doubles.
   RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
-  RowNumbers(float* d) : data(d), size(sizeof(float)) {}    // NOLINT: the same
+  /// Floats.
+  RowNumbers(float* d) : data(d), size(sizeof(float)) {}  // NOLINT: the same
   /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
   void require_attention_sums(const char* field, int rows) const {
     if (size == sizeof(float))

@@ -9,6 +9,7 @@ namespace buzz {
 /// Score: another's, told all that it is told.
 class Wrapped : public Score {
  public:
+  /// Of another score.
   explicit Wrapped(AnyScore inner) : inner_(std::move(inner)) {}
   Needs needs() const override { return inner_->needs(); }
   void reserve(int kv_heads, int capacity) override { inner_->reserve(kv_heads, capacity); }

@@ -14,18 +14,22 @@ namespace buzz {
 template <class Options>
 struct SelectOf;
 /// @{
+/// The beehive's.
 template <>
 struct SelectOf<Segments::Options> {
   using type = Segments;  ///< the beehive
 };
+/// The top k's.
 template <>
 struct SelectOf<TopK::Options> {
   using type = TopK;  ///< the best of all
 };
+/// None's.
 template <>
 struct SelectOf<KeepNone::Options> {
   using type = KeepNone;  ///< none
 };
+/// All's.
 template <>
 struct SelectOf<KeepAll::Options> {
   using type = KeepAll;  ///< all
@@ -117,15 +121,19 @@ class AnySelect {
  public:
   /// The options have been checked.
   explicit AnySelect(const Selection& s) : select_(make(s)) {}
+  /// Does the budget call for an eviction?
   bool should_evict(const Regions& r) const {
     return std::visit([&](const auto& s) { return s.should_evict(r); }, select_);
   }
+  /// Is one more pass needed?
   bool again(int middle) const {
     return std::visit([&](const auto& s) { return s.again(middle); }, select_);
   }
+  /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
   int forgotten(int hive) const {
     return std::visit([&](const auto& s) { return s.forgotten(hive); }, select_);
   }
+  /// One pass: writes the kept indices, ascending, and returns how many.
   int pass(const double* importance, int hive, int unfiltered, int pinned, std::int32_t* out) const {
     return std::visit([&](const auto& s) { return s.pass(importance, hive, unfiltered, pinned, out); }, select_);
   }
