@@ -59,7 +59,7 @@ TEST(Tutorial, TheOracleKeepsTheSameRows) {
     slow.append({{{x[0], x[1]}}}, {{{x[0], x[1]}}});
     std::vector<double> lengths;
     for (const oracle::Row& row : slow.head(0)) lengths.push_back(oracle::dot(row.value, row.value));
-    if (slow.due()) slow.evict({slow.choose(0, lengths)});
+    if (slow.should_evict()) slow.evict({slow.choose(0, lengths)});
     ASSERT_EQ(cache.rows(), slow.rows());
     for (int r = 0; r < slow.rows(); ++r) EXPECT_EQ(cache.positions(0)[r], slow.head(0)[r].position);
   }
