@@ -52,7 +52,7 @@ TEST(Saturation, OfBfloat16IsAtItsLargest) { expect_saturated<Brain>({0x1.FEp127
 
 template <class T>
 void expect_as_they_are() {
-  for (std::size_t count : {1, 8, 16, 33}) {
+  for (std::size_t count : {1u, 8u, 16u, 33u}) {
     for (float x : {kInf, -kInf})
       for (const T& to : converted<T>(Values(count, x))) EXPECT_EQ(static_cast<float>(to), x);
     for (const T& to : converted<T>(Values(count, kNan))) {

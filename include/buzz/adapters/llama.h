@@ -279,12 +279,13 @@ class LlamaEviction {
       float* sums = sums_.data() + static_cast<std::ptrdiff_t>(slice) * evictor_.capacity();
       for (int r = 0; r < rows() + tokens; ++r) {
         sums[r] = received[cells_[index(r)]];
-        sums[cells_[index(r)]] = 0;
+        received[cells_[index(r)]] = 0;
       }
       // An empty cell gets exactly 0: what is left says that the map is wrong.
-      const float* lost = std::find_if(sums, sums + seen_.width(), [](float p) { return p != 0; });
-      if (lost != sums + seen_.width())
-        refuse(tokens, "cell", std::to_string(lost - sums), "no attention to it, since no row of the adapter's has it");
+      const float* lost = std::find_if(received, received + seen_.width(), [](float p) { return p != 0; });
+      if (lost != received + seen_.width())
+        refuse(tokens, "cell", std::to_string(lost - received),
+               "no attention to it, since no row of the adapter's has it");
     }
   }
 

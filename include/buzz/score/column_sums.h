@@ -14,15 +14,16 @@ namespace buzz {
 template <class Family = InvalidArgument>
 void require_attention_sums(const char* field, const float* values, int count, bool not_finite = false) {
   constexpr int block = 16;  // a constant trip count is vectorised at -O2 too
-  const auto bad = [=](const float& x) { return !(is_attention(x) | (not_finite & !is_finite(x))); };
+  // Without branches, and of int, since clang warns of bool.
+  const auto bad = [=](const float& x) { return int{!is_attention(x)} & (int{!not_finite} | int{is_finite(x)}); };
   for (int begin = 0; begin < count; begin += block) {
-    bool any = false;
+    int any = 0;
     if (count - begin >= block)
       for (int i = 0; i < block; ++i) any |= bad(values[begin + i]);
     else
       for (int i = begin; i < count; ++i) any |= bad(values[i]);
-    for (int i = begin; any && i < count; ++i)
-      if (bad(values[i])) fail<Family>(field, std::to_string(values[i]), "0 to 2^64");
+    for (int i = begin; any != 0 && i < count; ++i)
+      if (bad(values[i]) != 0) fail<Family>(field, std::to_string(values[i]), "0 to 2^64");
   }
 }
 
