@@ -83,7 +83,7 @@ bool together(const Ranks& ranks) {
   o.threshold = 64;
   buzz::Evictor evictor(buzz::policy(buzz::user_score(), o, {/*sink*/ 0, /*window*/ 32}), /*kv_heads*/ 1);
   const auto capacity = static_cast<std::size_t>(evictor.capacity());
-  std::vector<std::int64_t> sums(capacity), all(capacity);  // of each row: to this rank's heads, to all
+  std::vector<std::int64_t> sums(capacity), total(capacity);  // of each row: to this rank's heads, to all
   std::vector<float> scores(capacity);
   int reductions = 0;
   for (int t = 0; t < tokens; ++t) {
@@ -96,9 +96,9 @@ bool together(const Ranks& ranks) {
       }
     if (!evictor.should_evict()) continue;
     const int rows = evictor.rows();
-    MPI_Allreduce(sums.data(), all.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(sums.data(), total.data(), rows, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     ++reductions;
-    for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(all[r]);
+    for (std::size_t r = 0; r < capacity; ++r) scores[r] = static_cast<float>(total[r]);
     evictor.give(buzz::View<const float>(scores.data(), 1, 1, rows));
     const buzz::KeptRows& kept = evictor.select();
     buzz::compact(kept, 0, buzz::view(sums, 1, evictor.capacity(), 1));  // and this rank's K and V
