@@ -61,7 +61,8 @@ TEST(Tutorial, TheOracleKeepsTheSameRows) {
     for (const oracle::Row& row : slow.head(0)) lengths.push_back(oracle::dot(row.value, row.value));
     if (slow.should_evict()) slow.evict({slow.choose(0, lengths)});
     ASSERT_EQ(cache.rows(), slow.rows());
-    for (int r = 0; r < slow.rows(); ++r) EXPECT_EQ(cache.positions(0)[r], slow.head(0)[r].position);
+    int r = 0;
+    for (const oracle::Row& row : slow.head(0)) EXPECT_EQ(cache.positions(0)[r++], row.position);
   }
 }
 
