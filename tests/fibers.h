@@ -172,7 +172,7 @@ class Fibers {
   Barrier* at_ = nullptr;
   char end_ = 0;
   ucontext_t main_;
-  const void* main_stack_ = nullptr;
-  std::size_t main_size_ = 0;
-  void* main_seen_ = nullptr;
+  [[maybe_unused]] const void* main_stack_ = nullptr;
+  [[maybe_unused]] std::size_t main_size_ = 0;
+  [[maybe_unused]] void* main_seen_ = nullptr;
 };

@@ -37,6 +37,21 @@ struct ScoreSpec {
   template <class Options, class = std::enable_if_t<!std::is_base_of<ScoreSpec, std::decay_t<Options>>::value>>
   ScoreSpec(Options&& o) : is(std::forward<Options>(o)) {}  // NOLINT: it is that score
 
+  /// Deep copies. (Not inlined: gcc 12 takes a variant's other members for uninitialised.)
+  /// @{
+  BUZZ_NOINLINE ScoreSpec(const ScoreSpec& other) : is(other.is) {}
+  BUZZ_NOINLINE ScoreSpec(ScoreSpec&& other) noexcept : is(std::move(other.is)) {}
+  BUZZ_NOINLINE ScoreSpec& operator=(const ScoreSpec& other) {
+    is = other.is;
+    return *this;
+  }
+  BUZZ_NOINLINE ScoreSpec& operator=(ScoreSpec&& other) noexcept {
+    is = std::move(other.is);
+    return *this;
+  }
+  BUZZ_NOINLINE ~ScoreSpec() {}  // NOLINT(modernize-use-equals-default)
+  /// @}
+
   /// Its options, if it is of that kind; else null.
   template <class Options>
   const Options* as() const {
