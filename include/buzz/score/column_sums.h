@@ -34,8 +34,10 @@ void require_attention_sums(const char* field, const float* values, int count, b
 inline void column_sums(const View<const float>& probabilities, int kv_heads, int head, int query, float* out) {
   const int rows = probabilities.shape(2), seen = rows - probabilities.shape(1) + query + 1;
   const int group = probabilities.shape(0) / kv_heads;
-  std::fill_n(out, rows, 0.f);
-  for (int q = head * group; q < (head + 1) * group; ++q) add_finite(probabilities.row(q, query), seen, out);
+  const float* first = probabilities.row(head * group, query);
+  for (int i = 0; i < seen; ++i) out[i] = 0.f + (is_finite(first[i]) ? first[i] : 0.f);  // no -0, as in any sum from 0
+  std::fill(out + seen, out + rows, 0.f);
+  for (int q = head * group + 1; q < (head + 1) * group; ++q) add_finite(probabilities.row(q, query), seen, out);
 }
 
 }  // namespace buzz
