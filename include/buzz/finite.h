@@ -61,10 +61,12 @@ inline void add_finite(const float* from, int count, float* to) {
   for (int i = 0; i < count; ++i) to[i] += is_finite(from[i]) ? from[i] : 0.f;
 }
 
+/// The bits of 2^64.
+constexpr std::uint32_t most_attention = 0x5F800000u;
 /// Can it be an attention probability, or a sum of them? From 0 to 2^64, so that no sum of such a float overflows.
 BUZZ_HOST_DEVICE inline bool is_attention(const float& x) {
   const std::uint32_t bits = bits_of(x);
-  return bits <= 0x5F800000u || bits == 0x80000000u;
+  return bits <= most_attention || bits == 0x80000000u;
 }
 /// to[0..count) += what of `from` is_attention().
 inline void add_attention(const float* from, int count, float* to) {

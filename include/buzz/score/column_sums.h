@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "buzz/error.h"
@@ -13,17 +14,19 @@ namespace buzz {
 /// not_finite: that is let pass. O(count).
 template <class Family = InvalidArgument>
 void require_attention_sums(const char* field, const float* values, int count, bool not_finite = false) {
-  constexpr int block = 16;  // a constant trip count is vectorised at -O2 too
-  // Without branches, and of int, since clang warns of bool.
-  const auto bad = [=](const float& x) { return int{!is_attention(x)} & (int{!not_finite} | int{is_finite(x)}); };
+  constexpr int block = 64;  // a constant trip count is vectorised at -O2 too, and one past 16 at -O3, before unrolling
   for (int begin = 0; begin < count; begin += block) {
-    int any = 0;
-    if (count - begin >= block)
-      for (int i = 0; i < block; ++i) any |= bad(values[begin + i]);
+    if (count >= block) begin = (std::min)(begin, count - block);  // some twice, which takes less than one by one
+    const int end = (std::min)(begin + block, count);
+    std::uint32_t any = 0;  // the sign bit: some may be bad, or are -0, or not finite
+    const auto look = [&](const float& x) { any |= bits_of(x) | (most_attention - bits_of(x)); };
+    if (end - begin == block)
+      for (int i = 0; i < block; ++i) look(values[begin + i]);
     else
-      for (int i = begin; i < count; ++i) any |= bad(values[i]);
-    for (int i = begin; any != 0 && i < count; ++i)
-      if (bad(values[i]) != 0) fail<Family>(field, std::to_string(values[i]), "0 to 2^64");
+      for (int i = begin; i < end; ++i) look(values[i]);
+    for (int i = begin; any >> 31 != 0 && i < end; ++i)
+      if (!is_attention(values[i]) && !(not_finite && !is_finite(values[i])))
+        fail<Family>(field, std::to_string(values[i]), "0 to 2^64");
   }
 }
 
