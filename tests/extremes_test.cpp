@@ -21,13 +21,13 @@ std::size_t most_at_once = std::size_t{1} << 26;
 }
 
 // NOLINTBEGIN(cppcoreguidelines-no-malloc): operator new has to come from somewhere
-void* operator new(std::size_t bytes) {
+BUZZ_NOINLINE void* operator new(std::size_t bytes) {
   if (bytes > most_at_once) throw std::bad_alloc();
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+BUZZ_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
+BUZZ_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 // NOLINTEND(cppcoreguidelines-no-malloc)
 
 namespace {
@@ -389,6 +389,33 @@ TEST(Extremes, OfSums) {
     refuses_sums<typed::Beehive>(kind);
   refuses_sums<typed::SnapKv>({});
   refuses_sums<typed::Tova>(buzz::AttentionKind::newest);
+}
+
+TEST(Extremes, OfSumsAtEachPlace) {
+  for (const int count : {0, 1, 15, 63, 64, 65, 130}) {
+    std::vector<float> x(static_cast<std::size_t>(count), 0.5f);
+    const auto asks = [&](bool not_finite) {
+      return fate([&] { buzz::require_attention_sums("sums", x.data(), count, not_finite); });
+    };
+    EXPECT_EQ(asks(false), "works") << count;
+    for (float& at : x) {
+      for (const float bad : {-1.f, -kTiny, 3e38f, std::nextafter(18446744073709551616.f, 3e38f)}) {
+        at = bad;
+        EXPECT_EQ(asks(false), "sums") << count << " " << bad;
+        EXPECT_EQ(asks(true), "sums") << count << " " << bad;
+      }
+      for (const double bad : {kNan, kInf, -kInf}) {
+        at = static_cast<float>(bad);
+        EXPECT_EQ(asks(false), "sums") << count << " " << bad;
+        EXPECT_EQ(asks(true), "works") << count << " " << bad;
+      }
+      for (const float good : {-0.f, 0.f, kTiny, 18446744073709551616.f}) {
+        at = good;
+        EXPECT_EQ(asks(false), "works") << count << " " << good;
+      }
+      at = 0.5f;
+    }
+  }
 }
 
 TEST(Extremes, OfProbabilitiesThatAreNotSeen) {
