@@ -125,7 +125,7 @@ TEST(MaxBytes, IsHeldToTheByte) {
               Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), Model(kShape, kLayers).bytes() - 1);
             }),
             "bytes");
-  EXPECT_EQ(refused([&] { Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), 1); }), "bytes");
+  EXPECT_EQ(refused([&] { Model(kShape, kLayers, buzz::Rope(), buzz::AttentionOptions(), std::size_t{1}); }), "bytes");
   EXPECT_GT(bytes, Model(kShape, kLayers).bytes()) << "a rope's table of angles counts";
 }
 
