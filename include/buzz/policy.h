@@ -30,7 +30,7 @@ struct Policy {
         score(std::move(its_score)),
         sharing(its_sharing),
         protect(its_protect),
-        select(std::move(its_select)) {}
+        select(its_select) {}
 
   /// What has to be shown to it.
   Needs needs() const { return score.needs(); }
