@@ -26,6 +26,9 @@ BUZZ_NOINLINE void* operator new(std::size_t bytes) {
   if (void* p = std::malloc(bytes == 0 ? 1 : bytes)) return p;
   throw std::bad_alloc();
 }
+BUZZ_NOINLINE void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return bytes > most_at_once ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
 BUZZ_NOINLINE void operator delete(void* p) noexcept { std::free(p); }
 BUZZ_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 // NOLINTEND(cppcoreguidelines-no-malloc)
