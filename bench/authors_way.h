@@ -79,7 +79,7 @@ class Tensors {
 inline void authors_way(std::vector<Ratio>& table) {
   const Layer layer = grouped;
   const auto token = random_values<float>(count(1, layer.kv_heads, layer.head_dim), 9);
-  const auto sums = random_values<float>(count(1, layer.kv_heads, paper_rows + 1), 10);
+  const auto sums = random_sums(count(1, layer.kv_heads, paper_rows + 1), 10);
   Tensors theirs(layer);
   buzz::Evictor evictor(buzz::beehive(), layer.kv_heads);
   buzz::Store<float> store(buzz::Shape{layer.query_heads, layer.kv_heads, layer.head_dim}, evictor.capacity());

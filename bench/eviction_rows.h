@@ -84,7 +84,7 @@ inline void eviction_rows(std::vector<Ratio>& table) {
   buzz::HeavyHitterOptions h2o_options;  // the same rows at most
   h2o_options.heavy = paper_rows - h2o_options.window - 1;
   buzz::Evictor h2o(buzz::heavy_hitter(h2o_options), grouped.kv_heads);
-  const auto sums = random_values<float>(count(1, grouped.kv_heads, paper_rows + 1), 8);
+  const auto sums = random_sums(count(1, grouped.kv_heads, paper_rows + 1), 8);
   bookkeeping(h2o, sums, 2 * paper_rows)();  // to where each evicts as it will for ever
   bookkeeping(buzzing, sums, 2 * paper_rows)();
   table.push_back(compare("9 policy a token, H2O / BUZZ, " + grouped.name(), Goal::at_least(20),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -55,6 +56,13 @@ inline buzz::Policy roomy_beehive(int rows) {
   return buzz::beehive(options);
 }
 /// @}
+
+/// Their magnitudes, as sums of attention are.
+inline std::vector<float> random_sums(std::size_t count, std::uint32_t seed) {
+  std::vector<float> values = random_values<float>(count, seed);
+  for (float& x : values) x = std::abs(x);
+  return values;
+}
 
 /// A cache of one of those, with `rows` random rows and one token's query, before its attention.
 template <class T>
@@ -144,7 +152,7 @@ class Eviction {
     tokens_ = 0;
     while (!before_.should_evict()) {
       before_.append(1);
-      const auto sums = random_values<float>(count(1, layer_.kv_heads, before_.rows()), 6 + ++seed_);
+      const auto sums = random_sums(count(1, layer_.kv_heads, before_.rows()), 6 + ++seed_);
       before_.observe_sums(buzz::view(sums, 1, layer_.kv_heads, before_.rows()));
       ++tokens_;
     }
