@@ -89,6 +89,19 @@ std::vector<float> feed(C& cache, const Text& text, int n, buzz::Executor run = 
   return out;
 }
 
+/// The first two steps of a call of n tokens.
+template <class C>
+void append_and_attend(C& cache, int n, const Text& text = Text()) {
+  const buzz::Shape& s = cache.shape();
+  const int first = cache.next_position();
+  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
+  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
+  std::vector<float> out(q.size());
+  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
+}
+
 /// All that a cache is, as bytes.
 template <class C>
 std::string bytes_of(const C& cache) {

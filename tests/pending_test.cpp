@@ -8,6 +8,7 @@
 
 namespace {
 
+using oracle::append_and_attend;
 using oracle::bytes_of;
 using oracle::CachePtr;
 using oracle::Config;
@@ -18,19 +19,6 @@ using oracle::small;
 using oracle::Text;
 
 constexpr int kMost = 4;
-
-/// The first two steps of a call of n tokens.
-template <class C>
-void appends_and_attends(C& cache, int n, const Text& text = Text()) {
-  const buzz::Shape& s = cache.shape();
-  const int first = cache.next_position();
-  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
-  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
-  std::vector<float> out(q.size());
-  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
-}
 
 CachePtr fed(int tokens, const Config& c = small(Kind::beehive), int max_rollback = kMost) {
   CachePtr cache = make_cache(Element::float32, c, buzz::Rope{10000.0}, max_rollback);
@@ -45,11 +33,11 @@ TEST(Pending, IsCountedUntilItIsObservedOrDropped) {
   for (Kind kind : kSeeing) {
     const CachePtr cache = fed(5, small(kind));
     EXPECT_EQ(cache->unobserved(), 0);
-    appends_and_attends(*cache, 3);
+    append_and_attend(*cache, 3);
     EXPECT_EQ(cache->unobserved(), 3);
     cache->observe();
     EXPECT_EQ(cache->unobserved(), 0);
-    appends_and_attends(*cache, 2);
+    append_and_attend(*cache, 2);
     cache->discard();
     EXPECT_EQ(cache->unobserved(), 0);
     const std::string before = bytes_of(*cache);
@@ -61,7 +49,7 @@ TEST(Pending, IsCountedUntilItIsObservedOrDropped) {
 TEST(Pending, IsNothingWherePoliciesHaveNoUseForIt) {
   for (Kind kind : {Kind::streaming, Kind::strided, Kind::key_diff, Kind::key_outliers, Kind::given, Kind::full}) {
     const CachePtr cache = fed(5, small(kind));
-    appends_and_attends(*cache, 3);
+    append_and_attend(*cache, 3);
     EXPECT_EQ(cache->unobserved(), 0);
     EXPECT_NO_THROW(bytes_of(*cache));
     EXPECT_NO_THROW(cache->evict());
@@ -71,7 +59,7 @@ TEST(Pending, IsNothingWherePoliciesHaveNoUseForIt) {
 TEST(Pending, IsForkedAndObservedOnBothSides) {
   for (Kind kind : kSeeing) {
     const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
-    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 3);
     const CachePtr fork = cache->fork();
     EXPECT_EQ(fork->unobserved(), 3);
     for (const CachePtr* c : {&cache, &fork, &twin}) (*c)->observe();
@@ -84,7 +72,7 @@ TEST(Pending, MovesWithItsCache) {
   typed::Cache<float> cache({4, 2, 8, 8}), twin({4, 2, 8, 8});
   for (typed::Cache<float>* c : {&cache, &twin}) {
     feed(*c, Text(), 5);
-    appends_and_attends(*c, 3);
+    append_and_attend(*c, 3);
     if (c == &cache) {
       typed::Cache<float> moved(std::move(cache));
       cache = std::move(moved);
@@ -98,7 +86,7 @@ TEST(Pending, MovesWithItsCache) {
 TEST(Pending, StaysWhereNothingIsTakenBack) {
   for (Kind kind : kSeeing) {
     const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
-    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 3);
     cache->rollback(0);
     EXPECT_EQ(cache->unobserved(), 3);
     for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
@@ -111,8 +99,8 @@ TEST(Pending, OfTheTokensLeftIsAShorterCalls) {
     for (int n = 1; n <= 5; ++n)
       for (int r = 1; r <= kMost; ++r) {
         const CachePtr cache = fed(6, small(kind)), twin = fed(6 + (std::min)(0, n - r), small(kind));
-        appends_and_attends(*cache, n);
-        if (n > r) appends_and_attends(*twin, n - r);
+        append_and_attend(*cache, n);
+        if (n > r) append_and_attend(*twin, n - r);
         ASSERT_TRUE(cache->can_rollback(r));
         cache->rollback(r);
         EXPECT_EQ(cache->unobserved(), (std::max)(0, n - r));
@@ -130,9 +118,9 @@ TEST(Pending, OfALongCallsTokensLeftIsAShorterCallsForScoresOfTheNewest) {
     c.oracle.queries = 2;
     c.oracle.query_heads = c.oracle.kv_heads;  // from 16 queries of a KV head on, attention sums in another order
     const CachePtr cache = fed(6, c), twin = fed(6, c);
-    appends_and_attends(*cache, 8);
+    append_and_attend(*cache, 8);
     cache->rollback(3);
-    appends_and_attends(*twin, 5);
+    append_and_attend(*twin, 5);
     EXPECT_EQ(cache->unobserved(), 5);
     cache->observe();
     twin->observe();
@@ -143,7 +131,7 @@ TEST(Pending, OfALongCallsTokensLeftIsAShorterCallsForScoresOfTheNewest) {
 TEST(Pending, IsNotSaved) {
   for (Kind kind : kSeeing) {
     const CachePtr cache = fed(5, small(kind)), twin = fed(5, small(kind));
-    for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 3);
+    for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 3);
     std::ostringstream out;
     EXPECT_EQ(refused([&] { cache->save(out); }), "unobserved");
     EXPECT_TRUE(out.str().empty());
@@ -159,7 +147,7 @@ TEST(Pending, StopsAnEvictionThatIsDue) {
       for (const CachePtr* c : {&cache, &twin}) feed(**c, Text(), 1);
     std::string field = "nothing";
     for (int i = 0; i < 60 && field == "nothing"; ++i) {
-      for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 1);
+      for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 1);
       field = refused([&] { cache->evict(); });
       EXPECT_EQ(cache->rows(), twin->rows()) << "no eviction, or refused";
       for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
@@ -172,7 +160,7 @@ TEST(Pending, StopsAnEvictionThatIsDue) {
 
 TEST(Pending, IsNotOverwrittenByLogSumExps) {
   const CachePtr cache = fed(5), twin = fed(5);
-  for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 1);
+  for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 1);
   const std::vector<float> q(32, 0.f), lse(4, std::log(6.f));
   EXPECT_EQ(refused([&] { cache->observe(buzz::view(q, 1, 4, 8), buzz::view(lse, 1, 1, 4)); }), "unobserved");
   for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
@@ -182,22 +170,22 @@ TEST(Pending, IsNotOverwrittenByLogSumExps) {
 TEST(Pending, IsDroppedByTheNextAppendAResetAndALoad) {
   const CachePtr cache = fed(5), twin = fed(5), empty = fed(0);
   std::istringstream file(bytes_of(*cache));
-  appends_and_attends(*cache, 2);
+  append_and_attend(*cache, 2);
   cache->load(file);
   EXPECT_EQ(cache->unobserved(), 0);
   cache->observe();
   EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
 
-  appends_and_attends(*cache, 2);
-  appends_and_attends(*cache, 1);
-  appends_and_attends(*twin, 2);
+  append_and_attend(*cache, 2);
+  append_and_attend(*cache, 1);
+  append_and_attend(*twin, 2);
   twin->discard();
-  appends_and_attends(*twin, 1);
+  append_and_attend(*twin, 1);
   EXPECT_EQ(cache->unobserved(), 1);
   for (const CachePtr* c : {&cache, &twin}) (*c)->observe();
   EXPECT_TRUE(bytes_of(*cache) == bytes_of(*twin));
 
-  appends_and_attends(*cache, 2);
+  append_and_attend(*cache, 2);
   cache->reset();
   EXPECT_EQ(cache->unobserved(), 0);
   cache->observe();
@@ -206,7 +194,7 @@ TEST(Pending, IsDroppedByTheNextAppendAResetAndALoad) {
 
 TEST(Pending, SurvivesARefusedLoad) {
   const CachePtr cache = fed(5), twin = fed(5);
-  for (const CachePtr* c : {&cache, &twin}) appends_and_attends(**c, 2);
+  for (const CachePtr* c : {&cache, &twin}) append_and_attend(**c, 2);
   std::istringstream file("no cache");
   EXPECT_NE(refused([&] { cache->load(file); }), "nothing");
   EXPECT_EQ(cache->unobserved(), 2);
@@ -219,7 +207,7 @@ typed::Model<float> model() { return {{4, 2, 8, 8, 4}, {typed::Options(), typed:
 TEST(PendingModel, IsNotSavedAndSaysWhichLayer) {
   typed::Model<float> m = model();
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
-  appends_and_attends(m.layer(2), 1);
+  append_and_attend(m.layer(2), 1);
   std::ostringstream out;
   EXPECT_EQ(refused([&] { m.save(out); }), "layer[2].unobserved");
   EXPECT_TRUE(out.str().empty());
@@ -232,7 +220,7 @@ TEST(PendingModel, IsForkedInTheMiddleOfAPass) {
   for (typed::Model<float>* c : {&m, &twin}) {
     for (int i = 0; i < 3; ++i) feed(c->layer(i), Text(), 4);
     feed(c->layer(0), Text(), 3);
-    appends_and_attends(c->layer(1), 3);
+    append_and_attend(c->layer(1), 3);
   }
   typed::Model<float> fork = m.fork();
   for (typed::Model<float>* c : {&m, &twin, &fork}) {
@@ -274,7 +262,7 @@ TEST(PendingModel, TakesBackWhatSomeLayersHaveNotObserved) {
   for (int i = 0; i < 3; ++i) feed(m.layer(i), Text(), 4);
   const std::string before = bytes_of(m);
   feed(m.layer(0), Text(), 2);
-  for (int i = 1; i < 3; ++i) appends_and_attends(m.layer(i), 2);
+  for (int i = 1; i < 3; ++i) append_and_attend(m.layer(i), 2);
   m.rollback(2);
   EXPECT_TRUE(bytes_of(m) == before);
 }

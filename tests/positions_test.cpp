@@ -79,15 +79,8 @@ class Moves {
 };
 
 /// A call but for its eviction.
-void append_and_attend(oracle::AnyCache& cache, const oracle::Text& text, int n) {
-  const buzz::Shape& s = cache.shape();
-  const int first = cache.next_position();
-  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
-  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
-  std::vector<float> out(q.size());
-  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
+void append_attend_and_observe(oracle::AnyCache& cache, const oracle::Text& text, int n) {
+  append_and_attend(cache, n, text);
   cache.observe();
 }
 
@@ -102,7 +95,7 @@ int does_not_drift(Element element, const Rope& rope, double most_allowed) {
   const oracle::Rotation rotation = oracle::rotation_of(rope, kDim, false);
   Moves moves;
   for (int evictions = 0; evictions < 1000;) {
-    append_and_attend(*cache, text, c.max_chunk);
+    append_attend_and_observe(*cache, text, c.max_chunk);
     moves.update(cache->positions(0));  // a row of this call may move at its end
     if (!cache->evict()) continue;
     moves.update(cache->positions(0));
