@@ -54,6 +54,9 @@ inline const std::vector<PolicyInfo>& policies() {
   return all;
 }
 
+/// Adds a name to a list of them, "a, b".
+inline void add_name(std::string* list, const char* name) { *list += (list->empty() ? "" : ", ") + std::string(name); }
+
 /// An option as a table shows it.
 struct OptionInfo {
   std::string name;   ///< as in text
@@ -79,7 +82,7 @@ inline std::vector<OptionInfo> options_of(const Policy& policy) {
     }
     void one_of(const char* name, int& value, const char* const* names, int count, const char* text) override {
       std::string range;
-      for (int i = 0; i < count; ++i) range += (i == 0 ? "" : ", ") + std::string(names[i]);
+      for (int i = 0; i < count; ++i) add_name(&range, names[i]);
       all.push_back({name, value >= 0 && value < count ? names[value] : std::to_string(value), range, text});
     }
   } list;
@@ -95,6 +98,16 @@ inline bool is_number(const std::string& text, double* number) {
   return in >> *number && in.eof() && is_finite(*number);
 }
 
+/// The whole number that a text is. Errors: it is none from low to high.
+inline int whole_number(const std::string& field, const std::string& text, long long low, long long high) {
+  char* end = nullptr;
+  errno = 0;
+  const long long x = std::strtoll(text.c_str(), &end, 10);
+  if (end == text.c_str() || *end != 0 || errno != 0 || x < low || x > high)
+    fail(field, text, std::to_string(low) + " to " + std::to_string(high));
+  return static_cast<int>(x);
+}
+
 /// Sets one option by its name. Errors: no such option, which are named; a value out of its range.
 inline void set_option(Policy& policy, const std::string& name, const std::string& value) {
   struct Set final : OptionVisitor {
@@ -102,18 +115,12 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
     std::string known;
     bool found = false;
     bool is(const char* its) {
-      known += (known.empty() ? "" : ", ") + std::string(its);
+      add_name(&known, its);
       return found = found || *name == its, *name == its;
     }
     [[noreturn]] void refuse(const std::string& range) const { fail(*name, *value, range); }
     void whole(const char* its, int& to, long long low, long long high, const char*) override {
-      if (!is(its)) return;
-      char* end = nullptr;
-      errno = 0;
-      const long long x = std::strtoll(value->c_str(), &end, 10);
-      if (end == value->c_str() || *end != 0 || errno != 0 || x < low || x > high)
-        refuse(std::to_string(low) + " to " + std::to_string(high));
-      to = static_cast<int>(x);
+      if (is(its)) to = whole_number(*name, *value, low, high);
     }
     void number(const char* its, double& to, bool (*allowed)(double), const char* range, const char*) override {
       if (!is(its)) return;
@@ -126,7 +133,7 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
       std::string range;
       for (int i = 0; i < count; ++i) {
         if (*value == names[i]) return void(to = i);
-        range += (i == 0 ? "" : ", ") + std::string(names[i]);
+        add_name(&range, names[i]);
       }
       refuse(range);
     }
@@ -147,7 +154,7 @@ inline Policy policy(const std::string& text) {
   const PolicyInfo* info = nullptr;
   std::string known;
   for (const PolicyInfo& p : policies()) {
-    known += (known.empty() ? "" : ", ") + std::string(p.name);
+    add_name(&known, p.name);
     if (name == p.name) info = &p;
   }
   if (info == nullptr) fail("policy", name, known);
@@ -170,11 +177,7 @@ inline Policy policy(const std::string& text) {
       others.emplace_back(option, value);
       continue;
     }
-    char* end = nullptr;
-    const long x = std::strtol(value.c_str(), &end, 10);
-    if (end == value.c_str() || *end != 0 || x < 1 || x > (std::numeric_limits<int>::max)() / 4)
-      fail(option, value, "1 to " + std::to_string((std::numeric_limits<int>::max)() / 4));
-    (option == "rows" ? rows : max_chunk) = static_cast<int>(x);
+    (option == "rows" ? rows : max_chunk) = whole_number(option, value, 1, (std::numeric_limits<int>::max)() / 4);
   }
   if (window_share && rows == 0) fail("window_share", std::to_string(*window_share), "none without rows");
   if (rows > 0)
