@@ -1,11 +1,16 @@
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "buzz/attention.h"
 #include "buzz/evictor.h"
+#include "buzz/rope_table.h"
 
 namespace buzz {
+
+template <class T>
+class ModelCache;
 
 /// Bytes allocated, by part.
 struct Memory {
@@ -35,26 +40,16 @@ class BuzzCache {
  public:
   /// Errors: what Shape, Policy, Rope or AttentionOptions do not allow.
   BuzzCache(const Shape& shape, const Policy& policy, const Rope& rope = {}, const AttentionOptions& attention = {})
-      : shape_((check(shape), shape)),
-        rotation_(rope, shape.head_dim),
-        evictor_(policy, shape.kv_heads, shape.max_chunk, shape.max_rollback),
-        raw_keys_(stores_raw(rope, policy, shape.max_chunk)),
-        store_(shape, evictor_.capacity()),
-        attention_(shape, attention, evictor_.capacity()),
-        sums_(evictor_.needs().attention ? count_of<float>("queries apart * kv_heads * capacity",
-                                                           {slices(shape.max_chunk), shape.kv_heads, capacity()})
-                                         : 0),
-        angles_(count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation_.dims()})),
-        row_angles_(raw_keys_ ? count_of<float>("capacity * rope.dims", {capacity(), rotation_.dims()}) : 0) {
-    if (rotation_.compact()) require_range("capacity", capacity(), 1, rope.max_position);
-    if (raw_keys_)
-      for (int r = 0; r < capacity(); ++r) rotation_.angles(r, row_angles_.data() + size(r, rotation_.dims()));
-  }
+      : BuzzCache(make_table(shape, rope), shape, policy, attention) {}
 
   BuzzCache(BuzzCache&&) = default;             ///< the source may only be destroyed or assigned to
   BuzzCache& operator=(BuzzCache&&) = default;  ///< the same
   /// A deep copy, scratch and all: O(bytes()). The two live apart.
-  BuzzCache fork() const { return BuzzCache(*this); }
+  BuzzCache fork() const {
+    BuzzCache copy(*this);
+    copy.table_ = std::make_shared<RopeTable>(*table_);
+    return copy;
+  }
 
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts where it
   /// should, so that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens,
@@ -85,11 +80,11 @@ class BuzzCache {
     require_shape("v", v, tokens, shape_.kv_heads, shape_.head_dim);
     evictor_.check_append(tokens);
     const int first = next_rotary_position();
-    if (!rotation_.compact())
-      require_room("position", static_cast<long long>(first) + tokens, tokens, rotation_.rope().max_position);
-    make_angles(first, tokens);
+    if (!rotation().compact())
+      require_room("position", static_cast<long long>(first) + tokens, tokens, rope().max_position);
     using In = std::remove_const_t<K>;
-    store_.append(View<const In>(k), View<const In>(v), rotation_, raw_keys_ ? nullptr : angles().queries);
+    store_.append(View<const In>(k), View<const In>(v), rotation(),
+                  raw_keys_ ? nullptr : angles(first, tokens).queries);
     evictor_.append(tokens);
     discard();
   }
@@ -103,9 +98,9 @@ class BuzzCache {
     require_apart("out", out, "q", q);
     require_not_own(out);
     if (tokens == 0) return;
-    make_angles(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), angles(), store_.keys(), store_.values(), out, sums(slices(tokens)), run);
+    attention_(View<const In>(q), angles(next_rotary_position() - tokens, tokens), store_.keys(), store_.values(), out,
+               sums(slices(tokens)), run);
     if (evictor_.needs().attention) pending_ = {tokens, slices(tokens)};
   }
 
@@ -135,9 +130,9 @@ class BuzzCache {
     require_shape("lse", lse, 1, tokens, shape_.query_heads);
     require_observed("observe(q, lse)");
     if (tokens == 0) return;
-    make_angles(next_rotary_position() - tokens, tokens);
     using In = std::remove_const_t<Q>;
-    attention_.column_sums(View<const In>(q), angles(), store_.keys(), lse, sums(slices(tokens)), run);
+    attention_.column_sums(View<const In>(q), angles(next_rotary_position() - tokens, tokens), store_.keys(), lse,
+                           sums(slices(tokens)), run);
     attention_.check_lse();
     evictor_.observe_sums(sums(slices(tokens)));
   }
@@ -154,9 +149,9 @@ class BuzzCache {
     require_observed("evict()");
     const KeptRows& kept = evictor_.select_quantised(store_.keys(), store_.values());
     store_.compact(kept);
-    if (rotation_.compact() && !raw_keys_) {
+    if (rotation().compact() && !raw_keys_) {
       angles_count_ = 0;  // angles_ serves as room
-      store_.rotate_moved(kept, rotation_, angles_.data());
+      store_.rotate_moved(kept, rotation(), angles_.data());
     }
     return true;
   }
@@ -200,7 +195,7 @@ class BuzzCache {
   /// version, named; one that is damaged or too short. The cache is then as it was.
   void load(std::istream& in) {
     Reader reader(in);
-    BuzzCache loaded = fork();
+    BuzzCache loaded(*this);  // with the same table, which a model's other layers have too
     loaded.reset();
     archive(loaded, reader);
     reader.finish();
@@ -216,14 +211,14 @@ class BuzzCache {
     a.same("raw_keys", self.raw_keys_);
     a.same("scale", self.attention_.options().scale);
     a.same("log_base", self.attention_.options().log_base);
-    self.rotation_.archive(a);
+    self.rotation().archive(a);
     Evictor::archive(self.evictor_, a);
     if constexpr (!std::is_const<Self>::value) self.store_.resize(self.evictor_.rows());
     Store<T>::archive(self.store_, a);
   }
 
   const Shape& shape() const { return shape_; }               ///< as given
-  const Rope& rope() const { return rotation_.rope(); }       ///< as given
+  const Rope& rope() const { return rotation().rope(); }      ///< as given
   const Policy& policy() const { return evictor_.policy(); }  ///< as given
   /// The policy at work, to read.
   const Evictor& evictor() const { return evictor_; }
@@ -234,7 +229,7 @@ class BuzzCache {
   /// The index that the next token gets in its sequence, whatever was evicted.
   int next_position() const { return evictor_.next_position(); }
   /// The rotary position that the next token gets: the same in logical positions, rows() in compact ones.
-  int next_rotary_position() const { return rotation_.compact() ? rows() : next_position(); }
+  int next_rotary_position() const { return rotation().compact() ? rows() : next_position(); }
   /// Each row's index in its sequence, ascending, [rows]. Errors: no such head.
   Span<const std::int32_t> positions(int head) const { return evictor_.positions(head); }
   /// The score of each row, [rows], empty where the score has no memory. Errors: no such head.
@@ -248,20 +243,36 @@ class BuzzCache {
   View<const float> value_scales() const { return store_.values().scales; }  ///< the same for values
   bool has_raw_keys() const { return raw_keys_; }  ///< keys() are not rotated yet; see KeyStorage
 
-  /// Bytes allocated, by part.
+  /// Bytes allocated, by part, its table of angles among them, be it shared or not.
   Memory memory() const {
     return {store_.bytes(), evictor_.bytes(),
-            attention_.bytes() + (sums_.size() + angles_.size() + row_angles_.size()) * sizeof(float)};
+            attention_.bytes() + (sums_.size() + angles_.size()) * sizeof(float) + table_->bytes()};
   }
   /// Bytes allocated, all of them.
   std::size_t bytes() const { return memory().total(); }
 
  private:
-  BuzzCache(const BuzzCache&) = default;
+  friend class ModelCache<T>;
 
-  template <class... N>
-  static std::size_t size(N... n) {
-    return (static_cast<std::size_t>(n) * ...);
+  BuzzCache(const BuzzCache&) = default;  // has the same table
+  BuzzCache(std::shared_ptr<RopeTable> table, const Shape& shape, const Policy& policy,
+            const AttentionOptions& attention)
+      : shape_(shape),
+        table_(std::move(table)),
+        evictor_(policy, shape.kv_heads, shape.max_chunk, shape.max_rollback),
+        raw_keys_(stores_raw(rope(), policy, shape.max_chunk)),
+        store_(shape, evictor_.capacity()),
+        attention_(shape, attention, evictor_.capacity()),
+        sums_(evictor_.needs().attention ? count_of<float>("queries apart * kv_heads * capacity",
+                                                           {slices(shape.max_chunk), shape.kv_heads, capacity()})
+                                         : 0),
+        angles_(raw_keys_ ? 0 : count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation().dims()})) {
+    if (rotation().compact()) require_range("capacity", capacity(), 1, rope().max_position);
+    if (raw_keys_) table_->reserve_places(capacity());
+  }
+  static std::shared_ptr<RopeTable> make_table(const Shape& shape, const Rope& rope) {
+    check(shape);
+    return std::make_shared<RopeTable>(rope, shape.head_dim);
   }
 
   /// Errors: rotated keys that would be rounded at every call.
@@ -301,27 +312,28 @@ class BuzzCache {
     return {sums_.data(), sums_.empty() ? 0 : slices, shape_.kv_heads, rows(), shape_.kv_heads * stride, stride};
   }
 
-  /// Has angles_ hold the rotations to positions [first, first + tokens).
-  void make_angles(int first, int tokens) {
-    if (rotation_.dims() == 0 || (first == angles_from_ && tokens == angles_count_)) return;
-    for (int t = 0; t < tokens; ++t) rotation_.angles(first + t, angles_.data() + size(t, rotation_.dims()));
-    angles_from_ = first;
-    angles_count_ = tokens;
-  }
-  RopeAngles angles() const {
-    if (rotation_.dims() == 0) return {};
-    return {&rotation_, angles_.data(), raw_keys_ ? row_angles_.data() : nullptr};
+  const Rotation& rotation() const { return table_->rotation(); }
+  /// Of the queries or rows at positions [first, first + tokens).
+  RopeAngles angles(int first, int tokens) {
+    if (rotation().dims() == 0) return {};
+    if (raw_keys_)  // whose positions are places
+      return {&rotation(), table_->places() + static_cast<std::ptrdiff_t>(first) * rotation().dims(), table_->places()};
+    if (first != angles_from_ || tokens > angles_count_) {
+      table_->angles(first, tokens, angles_.data());
+      angles_from_ = first;
+      angles_count_ = tokens;
+    }
+    return {&rotation(), angles_.data(), nullptr};
   }
 
   Shape shape_;
-  Rotation rotation_;
+  std::shared_ptr<RopeTable> table_;
   Evictor evictor_;
   bool raw_keys_;
   Store<T> store_;
   Attention attention_;
-  std::vector<float> sums_;        // [slices(max_chunk), kv_heads, capacity], the last attend's
-  std::vector<float> angles_;      // [max_chunk, rotation.dims()], of angles_count_ positions from angles_from_
-  std::vector<float> row_angles_;  // [capacity, rotation.dims()], where keys are raw
+  std::vector<float> sums_;    // [slices(max_chunk), kv_heads, capacity], the last attend's
+  std::vector<float> angles_;  // [max_chunk, rotation().dims()], of angles_count_ positions from angles_from_
   int angles_from_ = 0, angles_count_ = 0;
   struct {
     int tokens = 0, slices = 0;

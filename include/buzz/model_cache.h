@@ -8,7 +8,7 @@
 namespace buzz {
 
 /// The caches of all layers of one sequence, each layer with its own policy. Sequences side by side have a ModelCache
-/// each.
+/// each. Layers share the angles of their positions: see RopeTable.
 template <class T>
 class ModelCache {
  public:
@@ -21,8 +21,10 @@ class ModelCache {
              std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
     require_at_least("layers", static_cast<long long>(policies.size()), 1);
     layers_.reserve(policies.size());
+    const auto table = Cache::make_table(shape, rope);
+    if (policies.size() > 1) table->reserve_calls(shape.max_chunk);
     for (const Policy& p : policies) {
-      layers_.emplace_back(shape, p, rope, attention);
+      layers_.push_back(Cache(table, shape, p, attention));
       if (bytes() > max_bytes)
         fail("bytes", std::to_string(bytes()) + " after layer " + std::to_string(layers() - 1),
              "<= max_bytes = " + std::to_string(max_bytes));
@@ -40,10 +42,14 @@ class ModelCache {
   const Cache& layer(int i) const { return layers_[index(i)]; }  ///< to read
   int rows(int i) const { return layer(i).rows(); }              ///< of each head of layer i; errors: as layer()
 
-  /// Bytes allocated, all layers, by part and together.
+  /// Bytes allocated, all layers, by part and together. A table of angles counts once, whoever shares it, so that this
+  /// may be less than all layer(i).memory().
   Memory memory() const {
     Memory sum;
-    for (const Cache& c : layers_) sum += c.memory();
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      sum += layers_[i].memory();
+      if (first_with_table(i) < i) sum.scratch -= layers_[i].table_->bytes();
+    }
     return sum;
   }
   std::size_t bytes() const { return memory().total(); }  ///< Bytes allocated, all of them.
@@ -105,7 +111,18 @@ class ModelCache {
  private:
   ModelCache(const ModelCache& other, int) {
     layers_.reserve(other.layers_.size());
-    for (const Cache& c : other.layers_) layers_.push_back(c.fork());
+    for (std::size_t i = 0; i < other.layers_.size(); ++i) {
+      const std::size_t first = other.first_with_table(i);
+      layers_.push_back(first == i ? other.layers_[i].fork() : Cache(other.layers_[i]));
+      layers_[i].table_ = layers_[first].table_;
+    }
+  }
+
+  /// The first layer that has layer i's table of angles.
+  std::size_t first_with_table(std::size_t i) const {
+    std::size_t first = 0;
+    while (layers_[first].table_ != layers_[i].table_) ++first;
+    return first;
   }
 
   static std::string field(std::size_t layer, const char* name) {
