@@ -49,17 +49,15 @@ class Attention {
     for_each_head(run, [&](int head, int slot) {
       // Its first block sets what it sees.
       clear(sums, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
-      for (int t = 0; t < tokens; t += block_) {
+      for (int t = 0; pieces_ == 1 && t < tokens; t += block_) {
         const Block b = block(head, t, tokens, rows, slot, 0);
-        if (is_split(b)) continue;
         load_queries(q, angles, b);
         logits(keys, angles, b, 0, b.rows, b.p);
         softmax(b);
         weigh(values, b, out, sums, 0, shape_.head_dim);
       }
     });
-    for (int t = 0; pieces_ > 1 && t < tokens; t += block_)
-      if (is_split(block(0, t, tokens, rows, 0, 0))) split(q, angles, keys, values, out, sums, t, run);
+    for (int t = 0; pieces_ > 1 && t < tokens; t += block_) split(q, angles, keys, values, out, sums, t, run);
   }
 
   /// The same for rows without scales.
@@ -126,9 +124,9 @@ class Attention {
     if (!sums.empty()) require_shape("sums", sums, sums.shape(0), shape_.kv_heads, rows);
   }
 
-  // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From gemm_rows
-  // query rows on Eigen's product is the faster.
-  static constexpr int block_rows = 64, tile_rows = 32, gemm_rows = 16;
+  // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From many_queries on it
+  // pays to turn a tile, so that a packet holds one dimension of several rows and no lanes are left to add up.
+  static constexpr int block_rows = 64, tile_rows = 32, many_queries = 16;
   static constexpr int sum_rows = 512;   // whose probabilities are added to the sums together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
 
@@ -137,7 +135,8 @@ class Attention {
     int head, group, first, tokens, total;  // total: the call's tokens
     int m, rows;                            // rows that the last of them sees
     std::ptrdiff_t stride;                  // of p
-    float *queries, *result, *p, *tile;     // [m, max(dim, tile_rows)], [m, dim], [m, rows], [tile_rows, dim]
+    float *queries, *result, *p;            // [m, max(dim, tile_rows)], [m, dim], [m, rows]
+    float *tile, *turned;                   // [tile_rows, dim], [dim, tile_rows]
     float* norms;                           // [m]: what a query's terms in p are to be multiplied by
 
     int token(int i) const { return first + i / group; }
@@ -154,12 +153,14 @@ class Attention {
   int block_m() const { return block_ * shape_.group(); }
   /// As many floats, or up to a cache line's more: what follows them is aligned as they are.
   static std::ptrdiff_t whole(std::ptrdiff_t floats) { return (floats + 15) / 16 * 16; }
-  std::ptrdiff_t p_stride(int rows) const { return whole((std::max)(rows, +tile_rows)); }
+  bool turns() const { return block_m() >= many_queries; }  // does a block ever have many queries?
+  static std::ptrdiff_t p_stride(int rows) { return whole((std::max)(rows, +tile_rows)); }
   std::ptrdiff_t head_scratch() const {
     return whole(block_m() * dim()) + whole(block_m()) + block_m() * p_stride(capacity_);
   }
   std::ptrdiff_t task_scratch() const {
-    return whole(block_m() * (std::max)(dim(), std::ptrdiff_t{tile_rows})) + whole(tile_rows * dim());
+    return whole(block_m() * (std::max)(dim(), std::ptrdiff_t{tile_rows})) +
+           whole(tile_rows * dim()) * (turns() ? 2 : 1);
   }
 
   /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
@@ -186,11 +187,9 @@ class Attention {
     b.p = b.norms + whole(b.m);
     b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * pieces_ + piece, task_scratch());
     b.tile = b.queries + whole(b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows}));
+    b.turned = b.tile + whole(tile_rows * dim());
     return b;
   }
-
-  /// Is a block's work split within its heads? Not where Eigen's product, which sums in its own order, does it.
-  bool is_split(const Block& b) const { return pieces_ > 1 && b.m < gemm_rows; }
 
   /// One block of every head, each head's rows and then its dimensions split in pieces: the sums' order stays.
   template <class Q, class T, class O>
@@ -238,8 +237,12 @@ class Attention {
       const int count = (std::min)(tile_rows, end - r);
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
         if constexpr (std::is_same<decltype(k), const float*>::value)
-          if (b.m >= gemm_rows) {
-            kernels::product_dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
+          if (b.m >= many_queries) {
+            const int columns = static_cast<int>(whole(count));  // out has room for them
+            kernels::transpose(k, stride, count, shape_.head_dim, b.turned, columns);
+            for (int i = 0; i < b.m; ++i) std::fill_n(out + i * b.stride, columns, 0.f);
+            kernels::add(b.queries, dim(), b.m, static_cast<const float*>(b.turned), columns, shape_.head_dim, columns,
+                         out, b.stride);
             return;
           }
         kernels::dots(b.queries, dim(), b.m, k, stride, count, shape_.head_dim, out, b.stride);
@@ -312,11 +315,6 @@ class Attention {
           for (int i = 0; i < b.m; i += b.group) add(v, stride, i, b.group, seen_of(b, i, r, count));
           return;
         }
-        if constexpr (std::is_same<decltype(v), const float*>::value)
-          if (b.m >= gemm_rows) {
-            kernels::product_add(weights, weights_stride, b.m, v, stride, count, width, result, dim());
-            return;
-          }
         add(v, stride, 0, b.m, count);
       };
       if (reads_in_place<T>(b)) {

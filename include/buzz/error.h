@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "buzz/config.h"
@@ -46,10 +47,11 @@ class FileError : public Error {
 /// The one place where errors leave the library: throws a Family of Error, or, where exceptions are off, calls
 /// BUZZ_ERROR_HANDLER and aborts.
 template <class Family = InvalidArgument>
-[[noreturn]] BUZZ_NOINLINE void fail(const std::string& field, const std::string& value, const std::string& allowed) {
-  const std::string text = "buzz: " + field + " = " + value + ", allowed: " + allowed;
+[[noreturn]] BUZZ_NOINLINE void fail(std::string_view field, std::string_view value, std::string_view allowed) {
+  std::string text = "buzz: ";
+  text.append(field).append(" = ").append(value).append(", allowed: ").append(allowed);
 #if BUZZ_EXCEPTIONS
-  throw Family(field, text);
+  throw Family(std::string(field), text);
 #else
 #ifdef BUZZ_ERROR_HANDLER
   BUZZ_ERROR_HANDLER(text.c_str());
@@ -60,14 +62,20 @@ template <class Family = InvalidArgument>
 
 /// The same for a whole number.
 template <class Family = InvalidArgument>
-[[noreturn]] BUZZ_NOINLINE void fail(const std::string& field, long long value, const std::string& allowed) {
+[[noreturn]] BUZZ_NOINLINE void fail(std::string_view field, long long value, std::string_view allowed) {
   fail<Family>(field, std::to_string(value), allowed);
+}
+
+/// fail() of what is not in a range.
+template <class Family = InvalidArgument>
+[[noreturn]] BUZZ_NOINLINE void fail_range(const char* field, long long value, long long low, long long high) {
+  fail<Family>(field, value, std::to_string(low) + " to " + std::to_string(high));
 }
 
 /// Refuses `value` unless low <= value <= high.
 template <class Family = InvalidArgument>
 void require_range(const char* field, long long value, long long low, long long high) {
-  if (value < low || value > high) fail<Family>(field, value, std::to_string(low) + " to " + std::to_string(high));
+  if (value < low || value > high) fail_range<Family>(field, value, low, high);
 }
 
 /// Refuses `value` unless value >= low.

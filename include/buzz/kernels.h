@@ -238,48 +238,30 @@ inline float softmax_terms(float* p, int count) {
   return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
 }
 
-using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;  ///< for the products below
-/// data as [rows, columns].
-template <class M, class Float>
-Eigen::Map<M, 0, Eigen::OuterStride<>> matrix(Float* data, int rows, int columns, std::ptrdiff_t stride) {
-  return {data, rows, columns, Eigen::OuterStride<>(stride)};
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wignored-attributes"  // of packets as template arguments: alignment, which stays
+#endif
+/// out [dim, columns] = the rows b [rows, dim] transposed, zeros where there is no row; columns: a multiple of
+/// packet_size, >= rows.
+inline void transpose(const float* b, std::ptrdiff_t b_stride, int rows, int dim, float* out, int columns) {
+  for (int r = 0; r < columns; r += packet_size)
+    for (int i = 0; i < dim; i += packet_size) {
+      const int n = (std::min)(packet_size, dim - i);
+      Eigen::internal::PacketBlock<Packet, packet_size> square;
+      unroll<packet_size>([&](auto k) BUZZ_INLINED {
+        square.packet[k] =
+            r + k < rows ? load_up_to(b + (r + k) * b_stride + i, n) : Eigen::internal::pset1<Packet>(0.f);
+      });
+      Eigen::internal::ptranspose(square);
+      unroll<packet_size>([&](auto k) BUZZ_INLINED {
+        if (k < n) Eigen::internal::pstoreu(out + (i + k) * columns + r, square.packet[k]);
+      });
+    }
 }
-/// f(begin, count) for pieces of [0, n).
-template <class F>
-inline void by_pieces(int n, int most, F&& f) {
-  for (int i = 0; i < n; i += most) f(i, (std::min)(most, n - i));
-}
-/// Eigen's product, the faster one of many queries, packs its operands: on the stack up to 128 KiB, and else on a heap
-/// of which the units of a program disagree. These are pieces of 128 KiB.
-constexpr int product_rows = 64;
-constexpr int product_depth = 512;  ///< see product_rows
-
-/// dots() by Eigen's product.
-inline void product_dots(const float* a, std::ptrdiff_t a_stride, int queries, const float* b, std::ptrdiff_t b_stride,
-                         int rows, int dim, float* out, std::ptrdiff_t out_stride) {
-  by_pieces(queries, product_rows, [&](int q, int m) {
-    auto sums = matrix<Matrix>(out + q * out_stride, m, rows, out_stride);
-    by_pieces(dim, product_depth, [&](int d, int depth) {
-      const auto x = matrix<const Matrix>(a + q * a_stride + d, m, depth, a_stride);
-      const auto y = matrix<const Matrix>(b + d, rows, depth, b_stride).transpose();
-      if (d == 0)
-        sums.noalias() = x * y;
-      else
-        sums.noalias() += x * y;
-    });
-  });
-}
-/// add() by Eigen's product.
-inline void product_add(const float* weight, std::ptrdiff_t w_stride, int queries, const float* b,
-                        std::ptrdiff_t b_stride, int rows, int dim, float* out, std::ptrdiff_t out_stride) {
-  by_pieces(queries, product_rows, [&](int q, int m) {
-    by_pieces(dim, product_depth, [&](int d, int width) {
-      matrix<Matrix>(out + q * out_stride + d, m, width, out_stride).noalias() +=
-          matrix<const Matrix>(weight + q * w_stride, m, rows, w_stride) *
-          matrix<const Matrix>(b + d, rows, width, b_stride);
-    });
-  });
-}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 #undef BUZZ_INLINED
 

@@ -24,11 +24,8 @@ inline void require_size(const char* field, long long value, long long most) {
   if (value > most) fail(field, value, "<= " + std::to_string(most));
 }
 
-/// How many values of T an allocation has: the product of sizes, each >= 0; `field` names them. Errors: more bytes than
-/// most_bytes. Where there is less memory than that, allocations fail as allocations do: std::bad_alloc.
-template <class T>
-std::size_t count_of(const char* field, std::initializer_list<long long> sizes) {
-  constexpr std::size_t most = most_bytes / sizeof(T);
+/// The product of sizes, each >= 0, that `field` names. Errors: it is more than `most`.
+inline std::size_t product_of(const char* field, std::initializer_list<long long> sizes, std::size_t most) {
   std::size_t count = 1;
   bool fits = true;
   for (const long long size : sizes) {
@@ -41,6 +38,13 @@ std::size_t count_of(const char* field, std::initializer_list<long long> sizes) 
   std::string product;
   for (const long long size : sizes) product += (product.empty() ? "" : " * ") + std::to_string(size);
   fail(field, product, "at most " + std::to_string(most));
+}
+
+/// How many values of T an allocation has: the product of sizes, each >= 0; `field` names them. Errors: more bytes than
+/// most_bytes. Where there is less memory than that, allocations fail as allocations do: std::bad_alloc.
+template <class T>
+std::size_t count_of(const char* field, std::initializer_list<long long> sizes) {
+  return product_of(field, sizes, most_bytes / sizeof(T));
 }
 
 }  // namespace buzz

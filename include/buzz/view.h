@@ -51,6 +51,24 @@ Misfit misfit(const long long (&size)[n], const long long (&stride)[n], long lon
   return {};
 }
 
+/// Refuses what View refuses.
+inline void check_view(const void* data, std::size_t alignment, int a, int b, int c, std::ptrdiff_t stride_a,
+                       std::ptrdiff_t stride_b) {
+  require_at_least("view.shape[0]", a, 0);
+  require_at_least("view.shape[1]", b, 0);
+  require_at_least("view.shape[2]", c, 0);
+  require_at_least("view.stride[0]", stride_a, a > 1 && b > 0 ? c : 0);
+  require_at_least("view.stride[1]", stride_b, b > 1 ? c : 0);
+  const Misfit bad = misfit<2>({a, b}, {stride_a, stride_b}, c);
+  if (bad.axis == 0) require_range("view.stride[0]", stride_a, bad.least, bad.most);
+  if (bad.axis == 1) require_range("view.stride[1]", stride_b, bad.least, bad.most);
+  const auto off = reinterpret_cast<std::uintptr_t>(data) % alignment;
+  if (off != 0)
+    fail("view.data", std::to_string(off) + " bytes past a value", "a multiple of " + std::to_string(alignment));
+  if (data == nullptr && a > 0 && b > 0 && c > 0)
+    fail("view.data", "null", "a pointer to shape[0] * shape[1] * shape[2] values");
+}
+
 /// A strided tensor [a, b, c] that somebody else owns, slowest dimension first; the c values of a row lie side by
 /// side. Strides are counted in elements. It never copies and never allocates; a View<T> is also a View<const T>.
 template <class T>
@@ -64,18 +82,7 @@ class View {
   /// round); more elements from the first to the last than can be counted. Views to read are no exception.
   View(T* data, int a, int b, int c, std::ptrdiff_t stride_a, std::ptrdiff_t stride_b)
       : data_(data), shape_{a, b, c}, stride_{stride_a, stride_b} {
-    require_at_least("view.shape[0]", a, 0);
-    require_at_least("view.shape[1]", b, 0);
-    require_at_least("view.shape[2]", c, 0);
-    require_at_least("view.stride[0]", stride_a, a > 1 && b > 0 ? c : 0);
-    require_at_least("view.stride[1]", stride_b, b > 1 ? c : 0);
-    const Misfit bad = misfit<2>({a, b}, {stride_a, stride_b}, c);
-    if (bad.axis >= 0)
-      require_range(bad.axis == 0 ? "view.stride[0]" : "view.stride[1]", stride_[bad.axis], bad.least, bad.most);
-    const auto off = reinterpret_cast<std::uintptr_t>(data) % alignof(T);
-    if (off != 0)
-      fail("view.data", std::to_string(off) + " bytes past a value", "a multiple of " + std::to_string(alignof(T)));
-    if (data == nullptr && !empty()) fail("view.data", "null", "a pointer to shape[0] * shape[1] * shape[2] values");
+    check_view(data, alignof(T), a, b, c, stride_a, stride_b);
   }
 
   /// Of the same memory, to read.

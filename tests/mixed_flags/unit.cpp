@@ -8,7 +8,7 @@
 
 namespace {
 
-// Sizes that fit no packet, so that rows begin anywhere, and chunks that are large enough for Eigen's product.
+// Sizes that fit no packet, so that rows begin anywhere, and chunks that are large enough to turn tiles of keys.
 const buzz::Shape kShape{/*query_heads*/ 8, /*kv_heads*/ 2, /*head_dim*/ 37, /*max_chunk*/ 4};
 
 template <class Cache>
