@@ -83,7 +83,7 @@ TEST(Writer, WritesTheseBytes) {
   // May change with archive_version alone.
   const Bytes b = bytes(written());
   const Bytes expected = {'B', 'U', 'Z', 'Z',                        //
-                          2,   0,   0,   0,   0,   0,   0,    0,     // version
+                          3,   0,   0,   0,   0,   0,   0,    0,     // version
                           2,   1,   0,   0,   0,   0,   0,    0,     // 258
                           0,   0,   0,   0,   0,   0,   0xE0, 0x3F,  // 0.5
                           254, 255, 255, 255, 255, 255, 255,  255,   // -2
@@ -164,13 +164,35 @@ TEST(Reader, NamesWhatIsOther) {
   file[0] = 'b';
   EXPECT_EQ(refuses(file), "magic");
   file = written();
-  for (const int version : {0, 3}) {
+  for (const int version : {0, buzz::archive_version + 1}) {
     file[4] = static_cast<char>(version);
     EXPECT_EQ(refuses(file), "version");
   }
   file = written();
   file[file.size() - 9] = static_cast<char>(file[file.size() - 9] ^ 1);  // the array's last byte
   EXPECT_EQ(refuses(file), "checksum");
+}
+
+TEST(Reader, TakesAnEarlierFileForOneOfTheValueBefore) {
+  const auto refuses_field = [](char version, int expected) {
+    std::stringstream file;
+    Writer writer(file);
+    writer.since(3, "newer", 7, 5);
+    writer.same("next", 9);
+    std::string bytes = file.str();
+    if (version < 3) bytes.erase(12, 8);
+    bytes[4] = version;
+    std::istringstream in(bytes);
+    Reader reader(in);
+    return oracle::refused<buzz::FileError>([&] {
+      reader.since(3, "newer", expected, 5);
+      reader.same("next", 9);
+    });
+  };
+  EXPECT_EQ(refuses_field(3, 7), "nothing");
+  EXPECT_EQ(refuses_field(3, 5), "newer");
+  EXPECT_EQ(refuses_field(2, 5), "nothing");
+  EXPECT_EQ(refuses_field(2, 7), "newer");
 }
 
 TEST(Reader, RefusesEveryTruncation) {

@@ -218,6 +218,24 @@ TEST(BadRope, OddOrOutOfRangeSizes) {
   expect_refused_rope([](Rope& r) { r.dims = -2; }, 8, "rope.dims", "-2", "2 to head_dim = 8");
 }
 
+TEST(BadRope, FirstElementsThatLeaveNoPair) {
+  for (int first : {-1, 7, 8})
+    expect_refused_rope([&](Rope& r) { r.first = first; }, 8, "rope.first", std::to_string(first), "0 to 6");
+  const auto at = [](int first, int dims) {
+    return [=](Rope& r) {
+      r.first = first;
+      r.dims = dims;
+    };
+  };
+  expect_refused_rope(at(4, 6), 8, "rope.dims", "6", "2 to head_dim - rope.first = 4");
+  expect_refused_rope(at(3, 0), 8, "rope.dims (head_dim)", "5", "2 to head_dim - rope.first = 5");
+  const auto unused = [](Rope& r) {
+    r.base = 0;
+    r.first = 4;
+  };
+  expect_refused_rope(unused, 8, "rope.first", "4", "0");
+}
+
 TEST(BadRope, WholeHeadsOfOddSize) {
   const auto whole = [](int head_dim) { Cache(Shape{2, 1, head_dim}, typed::Options(), Rope{10000.0}); };
   EXPECT_THROW(whole(1), buzz::InvalidArgument);

@@ -63,6 +63,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   if (random.one_in(2)) {
     rope.base = 500000;
     rope.dims = random.one_in(2) ? 0 : 32;
+    if (rope.dims != 0 && random.one_in(2)) rope.first = shape.head_dim - rope.dims;
     rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
   }
   buzz::cuda::AttentionOptions attention;
@@ -76,6 +77,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   o.head_dim = shape.head_dim;
   o.rope_base = rope.base;
   o.rope_dims = rope.base == 0 ? 0 : rope.dims == 0 ? shape.head_dim : rope.dims;
+  o.rope_first = rope.first;
   o.rope_halves = rope.pairs == buzz::Pairs::halves;
   o.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
   o.log_base = attention.log_base;

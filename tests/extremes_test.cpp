@@ -274,6 +274,8 @@ TEST(Extremes, OfRopes) {
     }
   for (const int x : kInts) {
     tolerates([&] { with([&](buzz::Rope& r) { r.base = 10000, r.dims = x; }); }, "rope.dims", std::to_string(x), false);
+    tolerates([&] { with([&](buzz::Rope& r) { r.base = 10000, r.dims = 2, r.first = x; }); }, "rope.first",
+              std::to_string(x), false);
     tolerates([&] { with([&](buzz::Rope& r) { r.base = 10000, r.max_position = x; }); }, "position", std::to_string(x),
               false);
   }

@@ -186,6 +186,10 @@ TEST(Load, NamesWhatIsOtherInRopeAndAttention) {
   Rope other = plain;
   other.dims = 4;
   EXPECT_EQ(refuses(with(other), plain), "rope.dims");
+  Rope end = other;
+  end.first = 4;
+  EXPECT_EQ(refuses(with(other), end), "rope.first");
+  EXPECT_EQ(refuses(with(end), other), "rope.first");
   other = plain;
   other.pairs = buzz::Pairs::halves;
   EXPECT_EQ(refuses(with(other), plain), "rope.pairs");
@@ -217,7 +221,7 @@ TEST(Load, RefusesAnotherVersionAndAnotherKindOfFile) {
 // Files that are whole but say what cannot be: state is checked even where the checksum is right.
 
 /// Where a beehive's file without Rope has the numbers of its state, in bytes; may change with archive_version alone.
-constexpr std::size_t kRows = 4 + 8 * 25, kHive = kRows + 8, kNext = kHive + 8, kPositions = kNext + 8;
+constexpr std::size_t kRows = 4 + 8 * 26, kHive = kRows + 8, kNext = kHive + 8, kPositions = kNext + 8;
 
 std::string signed_again(std::string file) {
   buzz::Checksum sum;

@@ -33,14 +33,17 @@ void goes_on(const std::string& version, const std::string& name, C& loaded, C& 
   EXPECT_TRUE(loaded.evictor().pins().contains(39)) << "as was pinned before";
 }
 
-TEST(OldFiles, Of010AreLoaded) {
+void are_loaded(const std::string& version) {
   int files = 0;
   saved::for_each([&](const std::string& name, auto cache) {
     auto twin = cache.fork();
-    goes_on("0.1.0", name, cache, twin);
+    goes_on(version, name, cache, twin);
     ++files;
   });
   EXPECT_EQ(files, 15);
 }
+
+TEST(OldFiles, Of010AreLoaded) { are_loaded("0.1.0"); }
+TEST(OldFiles, OfVersion2AreLoaded) { are_loaded("version-2"); }
 
 }  // namespace

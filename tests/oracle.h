@@ -21,13 +21,13 @@ inline bool beats(double a, double b) {
   return a > b;
 }
 
-/// Rotates each pair of `x` by position * base^(-2i / dims) radians.
+/// Rotates each pair of rope_dims elements of `x`, from rope_first on, by position * base^(-2i / dims) radians.
 inline Vector rotate(Vector x, int position, const Options& o) {
   if (o.rope_base == 0) return x;
   for (int i = 0; i < o.rope_dims / 2; ++i) {
     const double angle = position * std::pow(o.rope_base, -2.0 * i / o.rope_dims);
-    double& a = x[static_cast<std::size_t>(o.rope_halves ? i : 2 * i)];
-    double& b = x[static_cast<std::size_t>(o.rope_halves ? i + o.rope_dims / 2 : 2 * i + 1)];
+    double& a = x[static_cast<std::size_t>(o.rope_first + (o.rope_halves ? i : 2 * i))];
+    double& b = x[static_cast<std::size_t>(o.rope_first + (o.rope_halves ? i + o.rope_dims / 2 : 2 * i + 1))];
     const double old_a = a, old_b = b;
     a = old_a * std::cos(angle) - old_b * std::sin(angle);
     b = old_a * std::sin(angle) + old_b * std::cos(angle);

@@ -94,8 +94,8 @@ inline std::string describe(const Config& c) {
     << static_cast<int>(o.attention) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
     << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " queries " << o.queries
     << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
-    << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
-    << o.scale << " log_base " << o.log_base << " calls";
+    << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
+    << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " calls";
   for (int n : c.calls) s << " " << n;
   return s.str();
 }
@@ -211,6 +211,9 @@ inline Config draw(std::uint64_t seed) {
   draw_policy(r, &c);
   draw_attention(r, &c);
   draw_calls(r, &c);
+  // From numbers of its own, so that a seed's other parts are what they were before.
+  Random end(~seed);
+  if (c.oracle.rope_dims > 0 && end.one_in(2)) c.oracle.rope_first = end.in(0, c.oracle.head_dim - c.oracle.rope_dims);
   return c;
 }
 
@@ -313,7 +316,8 @@ inline buzz::Shape library_shape(const Config& c) {
 inline buzz::Rope library_rope(const Config& c) {
   buzz::Rope rope;
   rope.base = c.oracle.rope_base;
-  rope.dims = c.oracle.rope_dims == c.oracle.head_dim ? 0 : c.oracle.rope_dims;
+  rope.first = c.oracle.rope_first;
+  rope.dims = c.oracle.rope_dims == c.oracle.head_dim - rope.first ? 0 : c.oracle.rope_dims;
   rope.pairs = c.oracle.rope_halves ? buzz::Pairs::halves : buzz::Pairs::interleaved;
   rope.positions = c.oracle.rope_compact ? buzz::Positions::compact : buzz::Positions::logical;
   rope.keys = c.keys;

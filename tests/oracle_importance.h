@@ -53,6 +53,7 @@ struct Options {
 
   double rope_base = 0;  // 0: no rotation
   int rope_dims = 0;
+  int rope_first = 0;         // the first of the rotated elements
   bool rope_halves = false;   // pairs (i, i + dims / 2), else (2i, 2i + 1)
   bool rope_compact = false;  // positions are places in the cache
   bool raw_keys = false;      // keys are stored unrotated, and rotated when read

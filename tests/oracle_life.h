@@ -12,6 +12,7 @@ namespace oracle {
 /// Rotary positions by a table of frequencies.
 struct Rotation {
   std::vector<double> frequencies;  // [dims / 2], radians a position; empty: nothing is rotated
+  std::size_t first = 0;            // the first of the rotated elements
   double factor = 1;                // what is rotated is multiplied by it
   bool halves = false;              // pairs (i, i + dims / 2), else (2i, 2i + 1)
   bool compact = false;             // positions are places in the cache
@@ -23,8 +24,8 @@ inline Vector rotated_to(Vector x, double position, const Rotation& t) {
   for (std::size_t i = 0; i < half; ++i) {
     const double cosine = t.factor * std::cos(position * t.frequencies[i]);
     const double sine = t.factor * std::sin(position * t.frequencies[i]);
-    double& a = x[t.halves ? i : 2 * i];
-    double& b = x[t.halves ? i + half : 2 * i + 1];
+    double& a = x[t.first + (t.halves ? i : 2 * i)];
+    double& b = x[t.first + (t.halves ? i + half : 2 * i + 1)];
     const double old_a = a, old_b = b;
     a = old_a * cosine - old_b * sine;
     b = old_a * sine + old_b * cosine;

@@ -112,7 +112,8 @@ std::string bytes_of(const C& cache) {
 
 inline Rotation rotation_of(const buzz::Rope& rope, int head_dim, bool raw) {
   Rotation t;
-  const int dims = rope.dims != 0 ? rope.dims : head_dim;
+  const int dims = rope.dims != 0 ? rope.dims : head_dim - rope.first;
+  t.first = static_cast<std::size_t>(rope.first);
   t.frequencies = rope.frequencies;
   for (int i = 0; rope.base != 0 && rope.frequencies.empty() && i < dims / 2; ++i)
     t.frequencies.push_back(std::pow(rope.base, -2.0 * i / dims));

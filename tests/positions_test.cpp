@@ -43,6 +43,11 @@ std::map<std::string, Rope> ropes(double base) {
   all["table"].frequencies = {3, 1, 0.7, 0.1, 0, -0.2, 1e-3, 1e-6};
   all["partial"] = Rope{base};
   all["partial"].dims = 6;
+  all["end"] = Rope{base};
+  all["end"].first = 4;
+  all["middle"] = Rope{base};
+  all["middle"].first = 3;
+  all["middle"].dims = 2;
   return all;
 }
 

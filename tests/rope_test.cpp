@@ -92,6 +92,19 @@ TEST(Rope, HalvesPairTheFirstHalfWithTheSecond) {
   EXPECT_EQ(out[3], 0);
 }
 
+TEST(Rope, OfAHeadsEndLeavesItsBeginning) {
+  for (const Pairs pairs : {Pairs::interleaved, Pairs::halves}) {
+    Rope end = rope(10000, 64, pairs);
+    for (const int dim : {192, 576}) {  // DeepSeek's
+      end.first = dim - 64;
+      const Row row = random_row(dim, 6), out = rotated(row, end, 77);
+      const Row tail = rotated(Row(row.end() - 64, row.end()), rope(10000, 0, pairs), 77);
+      EXPECT_EQ(Row(out.begin(), out.end() - 64), Row(row.begin(), row.end() - 64));
+      EXPECT_EQ(Row(out.end() - 64, out.end()), tail);
+    }
+  }
+}
+
 TEST(Rope, LaterPairsTurnSlower) {
   const Row out = rotated({0, 0, 1, 0}, Rope{10000.0}, 3);  // 3 * 10000^(-2/4) = 0.03 radians
   EXPECT_FLOAT_EQ(out[2], std::cos(0.03f));

@@ -15,8 +15,8 @@ namespace buzz {
 /// The format of a saved cache: "BUZZ", a version, then the fields in a fixed order, then a checksum. All
 /// little-endian: whole numbers as int64, real ones as binary64, arrays in their own type. The fields themselves are
 /// listed once, in the archive() functions of what is saved; a Writer writes them, a Reader reads and checks them.
-/// Version 1, whose sums of attention were floats, is read too.
-constexpr int archive_version = 2;
+/// Older versions are read too: 1, whose sums of attention were floats, and 2, which lacks the fields since 3.
+constexpr int archive_version = 3;
 
 /// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
 class Checksum {
@@ -58,6 +58,11 @@ class Writer {
       put(static_cast<double>(value));
     else
       put(static_cast<std::int64_t>(value));
+  }
+  /// The same of a field that files before `version` lack: in them it is `before`.
+  template <class T>
+  void since(int, const char* field, T value, T) {
+    same(field, value);
   }
   /// State: a number within a range that the reader checks.
   void number(const char*, const int& value, long long, long long) { put(static_cast<std::int64_t>(value)); }
@@ -123,6 +128,13 @@ class Reader {
       if (value != static_cast<std::int64_t>(expected))
         fail<FileError>(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
     }
+  }
+  /// The same of a field that files before `version` lack: in them it is `before`.
+  template <class T>
+  void since(int version, const char* field, T expected, T before) {
+    if (version_ >= version) return same(field, expected);
+    if (expected != before)
+      fail<FileError>(field, std::to_string(before), std::to_string(expected) + ", as in this cache");
   }
   /// A whole number, from low to high.
   void number(const char* field, int& value, long long low, long long high) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "buzz/archive.h"
@@ -28,8 +30,11 @@ struct Rope {
   /// Frequency i is base^(-2i / dims), radians a position. 0: the cache rotates nothing (keys come as they shall be
   /// used), unless `frequencies` are given.
   double base = 0;
-  /// Leading elements of each head that are rotated, even, 2 to head_dim; 0: all of them.
+  /// Elements of each head that are rotated, even, 2 to head_dim - first; 0: all from the first one on.
   int dims = 0;
+  /// The first of them, side by side: 0 where a head's beginning is rotated, head_dim - dims where its end is
+  /// (DeepSeek's MLA: the last 64).
+  int first = 0;
   Pairs pairs = Pairs::interleaved;          ///< as the model has them
   Positions positions = Positions::logical;  ///< what a row's position is
   KeyStorage keys = KeyStorage::automatic;   ///< how keys are stored
@@ -60,8 +65,8 @@ inline double frequency(double base, int i, int dims) {
 /// rotated in float.
 class Rotation {
  public:
-  /// Errors: base, a frequency or attention_factor not finite or out of range, dims odd or out of range, a table of
-  /// another size, max_position < 1, a combination that cannot be right.
+  /// Errors: base, a frequency or attention_factor not finite or out of range, dims odd, dims or first out of range,
+  /// a table of another size, max_position < 1, a combination that cannot be right.
   Rotation(const Rope& rope, int head_dim) : rope_(rope) {
     require_at_least("rope.max_position", rope.max_position, 1);
     require_enum("rope.pairs", rope.pairs, Pairs::halves);
@@ -77,12 +82,16 @@ class Rotation {
       fail("rope.keys", "raw", "rotated or automatic in logical positions, which never move");
     if (!rope.rotates()) {
       if (rope.dims != 0) fail("rope.dims", rope.dims, "0 where the cache does not rotate");
+      if (rope.first != 0) fail("rope.first", rope.first, "0 where the cache does not rotate");
       return;
     }
-    dims_ = rope.dims == 0 ? head_dim : rope.dims;
-    if (dims_ < 2 || dims_ > head_dim || dims_ % 2 != 0)
+    require_range("rope.first", rope.first, 0, (std::max)(0, head_dim - 2));
+    const int rest = head_dim - rope.first;
+    dims_ = rope.dims == 0 ? rest : rope.dims;
+    if (dims_ < 2 || dims_ > rest || dims_ % 2 != 0)
       fail(rope.dims == 0 ? "rope.dims (head_dim)" : "rope.dims", dims_,
-           "an even number from 2 to head_dim = " + std::to_string(head_dim));
+           std::string("an even number from 2 to head_dim ") + (rope.first == 0 ? "= " : "- rope.first = ") +
+               std::to_string(rest));
     frequencies_ = rope.frequencies;
     for (int i = 0; rope.frequencies.empty() && i < dims_ / 2; ++i)
       frequencies_.push_back(frequency(rope.base, i, dims_));
@@ -104,8 +113,9 @@ class Rotation {
   /// Writes the rotation, [dims] too, that takes a rotated key `distance` positions on (negative: back).
   void move(double distance, float* cos_sin) const { write(distance, 1, cos_sin); }
 
-  /// Rotates one row of at least dims floats in place. O(dims).
+  /// Rotates one row of head_dim floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
+    row += rope_.first;
     const int half = dims_ / 2;
     const float *cos = cos_sin, *sin = cos_sin + half;
     if (rope_.pairs == Pairs::interleaved)
@@ -119,6 +129,7 @@ class Rotation {
   void archive(Archive& a) const {
     a.same("rope.base", rope_.base);
     a.same("rope.dims", dims_);
+    a.since(3, "rope.first", rope_.first, 0);
     a.same("rope.pairs", static_cast<int>(rope_.pairs));
     a.same("rope.positions", static_cast<int>(rope_.positions));
     a.same("rope.attention_factor", rope_.attention_factor);

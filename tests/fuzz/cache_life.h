@@ -70,6 +70,7 @@ class CacheLife {
     if (how == 0 || head_dim < 2) return r;
     r.base = 10000;
     r.dims = head_dim % 2 == 0 && in.one_in(2) ? 0 : head_dim / 2 * 2;
+    if (r.dims != 0) r.first = head_dim - r.dims;
     r.pairs = in.one_in(2) ? buzz::Pairs::halves : buzz::Pairs::interleaved;
     if (how < 3) {
       if (in.one_in(4)) r.max_position = most_position_ = 50;

@@ -37,7 +37,7 @@ struct Append {
     block.alone([&](int t) {
       const T *key = k.row(s, token, head), *value = v.row(s, token, head);
       for (int d = t; d < step.head_dim; d += threads) {
-        step.keys.row(s, head, row)[d] = d < dims ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
+        step.keys.row(s, head, row)[d] = rotation.rotates(d) ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
         step.values.row(s, head, row)[d] = value[d];
       }
       if (t == 0) {

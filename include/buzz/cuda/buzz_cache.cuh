@@ -79,6 +79,7 @@ class BasicCache {
     }
     check_logits(attention.scale, attention.log_base);
     device_rotation_.dims = rotation_.dims();
+    device_rotation_.first = rope.first;
     device_rotation_.interleaved = rope.pairs == Pairs::interleaved;
     device_rotation_.compact = rotation_.compact();
     device_rotation_.factor = rope.attention_factor;
