@@ -177,7 +177,7 @@ TEST(Reader, TakesAnEarlierFileForOneOfTheValueBefore) {
   const auto refuses_field = [](char version, int expected) {
     std::stringstream file;
     Writer writer(file);
-    writer.since(3, "newer", 7, 5);
+    writer.same_since(3, "newer", 7, 5);
     writer.same("next", 9);
     std::string bytes = file.str();
     if (version < 3) bytes.erase(12, 8);
@@ -185,7 +185,7 @@ TEST(Reader, TakesAnEarlierFileForOneOfTheValueBefore) {
     std::istringstream in(bytes);
     Reader reader(in);
     return oracle::refused<buzz::FileError>([&] {
-      reader.since(3, "newer", expected, 5);
+      reader.same_since(3, "newer", expected, 5);
       reader.same("next", 9);
     });
   };

@@ -15,7 +15,7 @@ namespace buzz {
 /// The format of a saved cache: "BUZZ", a version, then the fields in a fixed order, then a checksum. All
 /// little-endian: whole numbers as int64, real ones as binary64, arrays in their own type. The fields themselves are
 /// listed once, in the archive() functions of what is saved; a Writer writes them, a Reader reads and checks them.
-/// Older versions are read too: 1, whose sums of attention were floats, and 2, which lacks the fields since 3.
+/// Version 1, whose sums of attention were floats, is read too, and 2, which had fewer options.
 constexpr int archive_version = 3;
 
 /// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
@@ -59,9 +59,9 @@ class Writer {
     else
       put(static_cast<std::int64_t>(value));
   }
-  /// The same of a field that files before `version` lack: in them it is `before`.
+  /// The same of an option that is new in a version.
   template <class T>
-  void since(int, const char* field, T value, T) {
+  void same_since(int, const char* field, T value, T) {
     same(field, value);
   }
   /// State: a number within a range that the reader checks.
@@ -129,12 +129,13 @@ class Reader {
         fail<FileError>(field, value, std::to_string(static_cast<std::int64_t>(expected)) + ", as in this cache");
     }
   }
-  /// The same of a field that files before `version` lack: in them it is `before`.
+  /// The same of an option that is new in a version, before which caches were as if it were `before`.
   template <class T>
-  void since(int version, const char* field, T expected, T before) {
+  void same_since(int version, const char* field, T expected, T before) {
     if (version_ >= version) return same(field, expected);
     if (expected != before)
-      fail<FileError>(field, std::to_string(before), std::to_string(expected) + ", as in this cache");
+      fail<FileError>(field, "that of version " + std::to_string(version_) + ": " + std::to_string(before),
+                      std::to_string(expected) + ", as in this cache");
   }
   /// A whole number, from low to high.
   void number(const char* field, int& value, long long low, long long high) {

@@ -129,7 +129,7 @@ class Rotation {
   void archive(Archive& a) const {
     a.same("rope.base", rope_.base);
     a.same("rope.dims", dims_);
-    a.since(3, "rope.first", rope_.first, 0);
+    a.same_since(3, "rope.first", rope_.first, 0);
     a.same("rope.pairs", static_cast<int>(rope_.pairs));
     a.same("rope.positions", static_cast<int>(rope_.positions));
     a.same("rope.attention_factor", rope_.attention_factor);
