@@ -44,6 +44,6 @@ void are_loaded(const std::string& version) {
 }
 
 TEST(OldFiles, Of010AreLoaded) { are_loaded("0.1.0"); }
-TEST(OldFiles, OfVersion2AreLoaded) { are_loaded("version-2"); }
+TEST(OldFiles, OfArchiveVersion2AreLoaded) { are_loaded("archive-2"); }
 
 }  // namespace
