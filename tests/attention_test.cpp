@@ -253,6 +253,41 @@ TEST(Attention, ALaterRowOfNanDoesNotReachAnEarlierQuery) {
   }
 }
 
+/// Rows before the window hold NaN, which must reach nobody; the calls are small, large and split over threads.
+TEST(Attention, OfAWindowIsThatOverItsRowsAlone) {
+  const Shape shape{4, 2, 24};
+  for (int window : {1, 2, 31, 32, 33, 70, 600})
+    for (int newest : {1, 3, 40})
+      for (int threads : {1, 5}) {
+        AttentionOptions o;
+        o.window = window;
+        o.threads = threads;
+        const int rows = 700, oldest = rows - newest - window + 1;  // that the first query sees
+        Layer<float> layer(shape, rows, o);
+        Values k = random_values(rows * 48, 1), v = random_values(rows * 48, 2);
+        std::fill_n(k.begin(), (oldest)*48, kNan);
+        std::fill_n(v.begin(), (oldest)*48, kNan);
+        layer.append(k, v);
+        const Values q = layer.random_queries(newest, 3), out = layer.attend(q);
+        std::vector<double> sums(static_cast<std::size_t>(2 * rows));
+        for (int t = 0; t < newest; ++t) {  // each token beside a cache of the rows that it sees
+          const auto part = [](const Values& all, int first, int count, int size) {
+            return Values(all.begin() + first * size, all.begin() + (first + count) * size);
+          };
+          Layer<float> one(shape, window);
+          one.append(part(k, oldest + t, window, 48), part(v, oldest + t, window, 48));
+          const Values token = part(q, t, 1, 96), expected = one.attend(token), got = part(out, t, 1, 96);
+          expect_near(got, std::vector<double>(expected.begin(), expected.end()), 1e-6);
+          for (int h : {0, 1})
+            for (int r = 0; r < window; ++r)
+              sums[static_cast<std::size_t>(h * rows + oldest + t + r)] +=
+                  double(one.sums(h)[static_cast<std::size_t>(r)]);
+        }
+        for (int h : {0, 1})
+          expect_near(layer.sums(h), std::vector<double>(sums.begin() + h * rows, sums.begin() + (h + 1) * rows), 1e-5);
+      }
+}
+
 TEST(Attention, ReadsAndWritesStridedViews) {
   Layer<float> layer({2, 1, 3}, 8), dense({2, 1, 3}, 8);
   for (Layer<float>* l : {&layer, &dense}) l->append_random(8, 1);

@@ -162,6 +162,17 @@ TEST(ObserveLse, IsTheDirectSumsForLatestAttention) {
   sums_are_the_direct_ones(c, Rope{10000.0});
 }
 
+TEST(ObserveLse, IsTheDirectSumsOfEveryMechanism) {
+  for (Element element : {Element::float32, Element::half, Element::bfloat16})
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      Config c = roomy();
+      oracle::Random random(seed);
+      oracle::draw_mechanisms(random, &c);
+      SCOPED_TRACE(describe(c));
+      sums_are_the_direct_ones(c, seed % 2 == 0 ? Rope{} : Rope{10000.0}, 0, 1, element);
+    }
+}
+
 TEST(ObserveLse, IsWhatAttendWouldHaveObserved) {
   // The library's own attention beside its recomputation: sharp logits, where a wrong norm would show.
   const Config c = roomy();

@@ -46,4 +46,19 @@ void are_loaded(const std::string& version) {
 TEST(OldFiles, Of010AreLoaded) { are_loaded("0.1.0"); }
 TEST(OldFiles, OfArchiveVersion2AreLoaded) { are_loaded("archive-2"); }
 
+TEST(OldFiles, AreRefusedByACacheOfNewerOptions) {
+  for (const char* version : {"0.1.0", "archive-2"}) {
+    buzz::AttentionOptions o;
+    o.window = 5;
+    buzz::BuzzCache<float> cache({saved::query_heads, saved::kv_heads, saved::head_dim, saved::max_chunk},
+                                 buzz::policy("beehive:rows=16,max_chunk=3"), buzz::Rope{10000.0}, o);
+    try {
+      buzz::load_file(cache, BUZZ_TEST_DIR "/data/saved/" + std::string(version) + "/accumulated.buzz");
+      ADD_FAILURE() << version;
+    } catch (const buzz::FileError& e) {
+      EXPECT_EQ(e.field(), "attention.window") << version;
+    }
+  }
+}
+
 }  // namespace

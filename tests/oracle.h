@@ -83,15 +83,18 @@ class Cache {
     return r;
   }
 
-  /// keys, values: [tokens][kv_heads][head_dim].
+  /// keys, values: [tokens][kv_heads][head_dim]; values that are in the keys are not read.
   void append(const Tokens& keys, const Tokens& values) {
     for (std::size_t t = 0; t < keys.size(); ++t, ++next_position_) {
       const int place = rows();
       for (std::size_t h = 0; h < heads_.size(); ++h) {
-        Row row{next_position_, keys[t][h], {}, {}, values[t][h]};
+        Row row{next_position_, keys[t][h], {}, {}, o_.values_in_keys ? Vector() : values[t][h]};
         row.pinned = pins_.count(row.position) > 0;
         place_key(row, place);
-        for (double& x : row.value) x = o_.stored(x);
+        if (o_.values_in_keys)
+          row.value.assign(row.key.begin(), row.key.begin() + o_.values());
+        else
+          for (double& x : row.value) x = o_.stored(x);
         heads_[h].push_back(std::move(row));
       }
     }
@@ -112,7 +115,31 @@ class Cache {
       for (Row& row : head) row.pinned |= row.position == position;
   }
 
-  /// The queries are those of the newest rows. Returns [tokens][query_heads][head_dim]; keeps the probabilities.
+  /// The first row that a query sees which is the newest of `visible`.
+  int first_seen(int visible) const {
+    return o_.attention_window == 0 ? 0 : std::max(0, visible - o_.attention_window);
+  }
+  /// The logits of such a query of head q, rotated, from the first row that it sees on.
+  std::vector<double> logits(const Vector& query, int q, int visible) const {
+    const std::vector<Row>& all = head(q / (o_.query_heads / o_.kv_heads));
+    const int first = first_seen(visible);
+    double sharpness = o_.scale;
+    if (o_.log_base != 0) sharpness *= std::log(static_cast<double>(visible - first)) / std::log(o_.log_base);
+    std::vector<double> result;
+    for (int r = first; r < visible; ++r) {
+      const Row& row = all[static_cast<std::size_t>(r)];
+      double x = dot(query, read_key(row)) * sharpness;
+      if (o_.soft_cap != 0) x = o_.soft_cap * std::tanh(x / o_.soft_cap);
+      if (!o_.slopes.empty()) {
+        const int newest = all[static_cast<std::size_t>(visible - 1)].position;
+        x -= o_.slopes[static_cast<std::size_t>(q)] * (o_.slopes_by_place ? visible - 1 - r : newest - row.position);
+      }
+      result.push_back(x);
+    }
+    return result;
+  }
+
+  /// The queries are those of the newest rows. Returns [tokens][query_heads][value_dim]; keeps the probabilities.
   Tokens attend(const Tokens& queries) {
     const int n = static_cast<int>(queries.size());
     Tokens out;
@@ -124,10 +151,11 @@ class Cache {
       for (int q = 0; q < o_.query_heads; ++q) {
         const std::vector<Row>& rows_seen = head(q / (o_.query_heads / o_.kv_heads));
         const Vector query = rotate(queries[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], position, o_);
-        const std::vector<double> p = softmax(query, rows_seen, static_cast<std::size_t>(visible));
-        Vector mixed(static_cast<std::size_t>(o_.head_dim), 0.0);
-        for (std::size_t r = 0; r < p.size(); ++r)
-          for (std::size_t d = 0; d < mixed.size(); ++d) mixed[d] += p[r] * rows_seen[r].value[d];
+        const std::vector<double> p = softmax(query, q, visible);
+        Vector mixed(static_cast<std::size_t>(o_.values()), 0.0);
+        for (int r = first_seen(visible); r < visible; ++r)
+          for (std::size_t d = 0; d < mixed.size(); ++d)
+            mixed[d] += p[static_cast<std::size_t>(r)] * rows_seen[static_cast<std::size_t>(r)].value[d];
         out.back().push_back(mixed);
         probabilities_[static_cast<std::size_t>(q)].push_back(p);
       }
@@ -273,20 +301,23 @@ class Cache {
     return o_.score == Score::attention && o_.select == Select::segments && o_.hive == Hive::first;
   }
 
-  /// What a query that sees the first `visible` rows gives to each row; 0 to the others.
-  std::vector<double> softmax(const Vector& query, const std::vector<Row>& rows_seen, std::size_t visible) const {
-    double sharpness = o_.scale;
-    if (o_.log_base != 0) sharpness *= std::log(static_cast<double>(visible)) / std::log(o_.log_base);
-    std::vector<double> p(rows_seen.size(), 0.0);
-    for (std::size_t r = 0; r < visible; ++r) p[r] = dot(query, read_key(rows_seen[r])) * sharpness;
-    const double top = *std::max_element(p.begin(), p.begin() + static_cast<std::ptrdiff_t>(visible));
-    double total = 0;
-    for (std::size_t r = 0; r < visible; ++r) total += p[r] = std::exp(p[r] - top);
-    for (std::size_t r = 0; r < visible; ++r) p[r] /= total;
+  const Vector& read_key(const Row& row) const { return o_.raw_keys ? row.rotated_key : row.key; }
+
+  /// What a query of head q, the newest of the first `visible` rows, gives to each row; 0 to those that it does not
+  /// see.
+  std::vector<double> softmax(const Vector& query, int q, int visible) const {
+    const std::vector<double> x = logits(query, q, visible);
+    double top = *std::max_element(x.begin(), x.end()), total = 0;
+    if (!o_.sinks.empty()) {
+      top = std::max(top, o_.sinks[static_cast<std::size_t>(q)]);
+      total = std::exp(o_.sinks[static_cast<std::size_t>(q)] - top);
+    }
+    std::vector<double> p(static_cast<std::size_t>(rows()), 0.0);
+    const int first = first_seen(visible);
+    for (std::size_t r = 0; r < x.size(); ++r) total += p[static_cast<std::size_t>(first) + r] = std::exp(x[r] - top);
+    for (double& e : p) e /= total;
     return p;
   }
-
-  const Vector& read_key(const Row& row) const { return o_.raw_keys ? row.rotated_key : row.key; }
 
   /// The key of a row at this place, as the cache stores it.
   void place_key(Row& row, int place) const {

@@ -95,7 +95,8 @@ inline std::string describe(const Config& c) {
     << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " queries " << o.queries
     << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
     << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
-    << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " calls";
+    << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " attention window "
+    << o.attention_window << " calls";
   for (int n : c.calls) s << " " << n;
   return s.str();
 }
@@ -203,6 +204,12 @@ inline void draw_calls(Random& r, Config* c) {
   }
 }
 
+/// What today's models have beside softmax(q k) v: see AttentionOptions.
+inline void draw_mechanisms(Random& r, Config* c) {
+  Options& o = c->oracle;
+  if (r.one_in(2)) o.attention_window = r.in(1, 40);
+}
+
 inline Config draw(std::uint64_t seed) {
   Random r(seed);
   Config c;
@@ -214,6 +221,14 @@ inline Config draw(std::uint64_t seed) {
   // From numbers of its own, so that a seed's other parts are what they were before.
   Random end(~seed);
   if (c.oracle.rope_dims > 0 && end.one_in(2)) c.oracle.rope_first = end.in(0, c.oracle.head_dim - c.oracle.rope_dims);
+  return c;
+}
+
+/// The same with some of today's mechanisms.
+inline Config draw_today(std::uint64_t seed) {
+  Random r(seed + 1000003);
+  Config c = draw(seed);
+  draw_mechanisms(r, &c);
   return c;
 }
 
@@ -329,6 +344,7 @@ inline buzz::AttentionOptions library_attention(const Config& c) {
   const double usual = 1 / std::sqrt(static_cast<double>(c.oracle.head_dim));
   a.scale = c.oracle.scale == usual ? 0 : c.oracle.scale;
   a.log_base = c.oracle.log_base;
+  a.window = c.oracle.attention_window;
   return a;
 }
 

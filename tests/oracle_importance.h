@@ -23,6 +23,8 @@ enum class Hive { first, heaviest, together };
 
 struct Options {
   int query_heads = 1, kv_heads = 1, head_dim = 1;
+  int value_dim = 0;            // 0: head_dim
+  bool values_in_keys = false;  // a value is the first value_dim elements of its stored key
 
   Score score = Score::attention;
   AttentionKind attention = AttentionKind::accumulated;
@@ -60,6 +62,14 @@ struct Options {
 
   double scale = 1;     // logits are multiplied by it
   double log_base = 0;  // 0: off
+
+  int attention_window = 0;      // the newest rows that a query sees; 0: all
+  double soft_cap = 0;           // of a logit; 0: off
+  Vector sinks;                  // [query_heads], logits of nothing; empty: none
+  Vector slopes;                 // [query_heads], ALiBi; empty: off
+  bool slopes_by_place = false;  // distances are those of places in the cache
+
+  int values() const { return value_dim == 0 ? head_dim : value_dim; }  // of a row
 
   std::function<double(double)> stored = [](double x) { return x; };  // what the cache's element type makes of a number
 };

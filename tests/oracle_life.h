@@ -64,25 +64,18 @@ class Life {
     cache_.observe();
   }
 
-  /// Of the newest queries' logits, [tokens][query_heads].
+  /// Of the newest queries' logits and sinks, [tokens][query_heads].
   Matrix log_sum_exp(const Tokens& queries) {
-    const int n = static_cast<int>(queries.size()), group = o_.query_heads / o_.kv_heads;
+    const int n = static_cast<int>(queries.size());
     const Tokens all = rotated(queries);
     Matrix result(queries.size());
-    for (int i = 0; i < n; ++i) {
-      const int visible = rows() - n + i + 1;
+    for (int i = 0; i < n; ++i)
       for (int q = 0; q < o_.query_heads; ++q) {
-        double sum = 0;
-        for (int r = 0; r < visible; ++r) {
-          const Row& row = head(q / group)[static_cast<std::size_t>(r)];
-          const Vector& key = o_.raw_keys ? row.rotated_key : row.key;
-          double logit = dot(all[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], key) * o_.scale;
-          if (o_.log_base != 0) logit *= std::log(visible) / std::log(o_.log_base);
-          sum += std::exp(logit);
-        }
+        double sum = o_.sinks.empty() ? 0 : std::exp(o_.sinks[static_cast<std::size_t>(q)]);
+        const Vector& query = all[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)];
+        for (double x : cache_.logits(query, q, rows() - n + i + 1)) sum += std::exp(x);
         result[static_cast<std::size_t>(i)].push_back(std::log(sum));
       }
-    }
     return result;
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "buzz/aligned.h"
@@ -47,12 +48,12 @@ class Attention {
     require_equal("values.shape[2]", values.values.shape(2), shape_.head_dim, "head_dim");
     require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
     for_each_head(run, [&](int head, int slot) {
-      // Its first block sets what it sees.
-      clear(sums, head, tokens == 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
+      // Its first block sets what it sees, if that is all rows up to its own.
+      clear(sums, head, tokens == 0 || options_.window != 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
       for (int t = 0; pieces_ == 1 && t < tokens; t += block_) {
         const Block b = block(head, t, tokens, rows, slot, 0);
         load_queries(q, angles, b);
-        logits(keys, angles, b, 0, b.rows, b.p);
+        logits(keys, angles, b, b.first_row, b.rows, b.p + b.first_row);
         softmax(b);
         weigh(values, b, out, sums, 0, shape_.head_dim);
       }
@@ -82,7 +83,7 @@ class Attention {
         const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
         load_queries(q, angles, b);
         std::fill_n(b.norms, b.m, 0.f);
-        for (int begin = 0; begin < b.rows; begin += tile_rows) {
+        for (int begin = b.first_row; begin < b.rows; begin += tile_rows) {
           const int end = (std::min)(b.rows, begin + tile_rows);
           logits(keys, angles, b, begin, end, b.p);
           add_from_logits(b, begin, end, lse, sums);
@@ -133,7 +134,8 @@ class Attention {
   /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
   struct Block {
     int head, group, first, tokens, total;  // total: the call's tokens
-    int m, rows;                            // rows that the last of them sees
+    int m, rows;                            // one past the last row that the last of them sees
+    int window, first_row;                  // how many each sees at most; a tile's first, that the first of them sees
     std::ptrdiff_t stride;                  // of p
     float *queries, *result, *p;            // [m, max(dim, tile_rows)], [m, dim], [m, rows]
     float *tile, *turned;                   // [tile_rows, dim], [dim, tile_rows]
@@ -141,7 +143,8 @@ class Attention {
 
     int token(int i) const { return first + i / group; }
     int query_head(int i) const { return head * group + i % group; }
-    int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }
+    int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }  // one past its last
+    int from(int i) const { return (std::max)(0, seen(i) - window); }         // its first
     int slice(int i, int slices) const { return (std::max)(0, token(i) - (total - slices)); }
   };
 
@@ -181,6 +184,8 @@ class Attention {
     b.total = total;
     b.m = b.tokens * b.group;
     b.rows = rows - total + first + b.tokens;
+    b.window = options_.window == 0 ? (std::numeric_limits<int>::max)() : options_.window;
+    b.first_row = b.from(0) / tile_rows * tile_rows;
     b.stride = p_stride(b.rows);
     b.result = scratch_.data() + size(slot, head_scratch());
     b.norms = b.result + whole(b.m * dim());
@@ -202,7 +207,8 @@ class Attention {
     run(heads * pieces_, [&](int task) {
       const Block b = at(task);
       load_queries(q, angles, b);
-      const int grain = ((b.rows - 1) / tile_rows / pieces_ + 1) * tile_rows, begin = task % pieces_ * grain;
+      const int grain = ((b.rows - b.first_row - 1) / tile_rows / pieces_ + 1) * tile_rows;
+      const int begin = b.first_row + task % pieces_ * grain;
       if (begin < b.rows) logits(keys, angles, b, begin, (std::min)(b.rows, begin + grain), b.p + begin);
     });
     run(heads, [&](int head) { softmax(at(head * pieces_)); });
@@ -221,7 +227,7 @@ class Attention {
       if (angles.queries != nullptr)
         angles.rotation->rotate(angles.queries + static_cast<std::ptrdiff_t>(b.token(i)) * angles.rotation->dims(),
                                 row);
-      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= static_cast<float>(logit_scale(b.seen(i)));
+      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= static_cast<float>(logit_scale(b.seen(i) - b.from(i)));
     }
   }
 
@@ -264,30 +270,32 @@ class Attention {
 
   /// The block's logits become the terms of a softmax over the rows that each query sees, and norms their factors.
   void softmax(const Block& b) const {
-    for (int i = 0; i < b.m; ++i) b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride, b.seen(i));
+    for (int i = 0; i < b.m; ++i)
+      b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride + b.from(i), b.seen(i) - b.from(i));
   }
 
   /// Adds the probabilities of rows [r, r + count) to sums; who is the first to add to a slice sets it.
   void add_sums(const Block& b, int r, int count, const View<float>& sums) const {
     for (int i = 0; i < b.m; i += b.group) {
-      const int slice = b.slice(i, sums.shape(0)), seen = seen_of(b, i, r, count);
-      const float *norms = b.norms + i, *p = b.p + i * b.stride + r;
+      const int slice = b.slice(i, sums.shape(0)), end_row = end_of(b, i, r, count), from = from_of(b, i, r, end_row);
+      const float *norms = b.norms + i, *p = b.p + i * b.stride + r + from;
       float* out = sums.row(slice, b.head) + r;
-      bool set = slice > 0 || b.token(i) == 0;
-      if (set) std::fill(out + seen, out + count, 0.f);
+      bool set = options_.window == 0 && (slice > 0 || b.token(i) == 0);
+      if (set) std::fill(out + end_row, out + count, 0.f);
       for (int q = 0; q < b.group; set = false) {
         int end = q;  // a query of NaN gives nothing
         while (end < b.group && is_finite(norms[end])) ++end;
-        kernels::weighted_sum(norms + q, p + q * b.stride, b.stride, end - q, seen, set, out);
+        kernels::weighted_sum(norms + q, p + q * b.stride, b.stride, end - q, end_row - from, set, out + from);
         q = end + 1;
       }
     }
   }
 
-  /// How many of the rows [r, r + count) query i sees.
-  static int seen_of(const Block& b, int i, int r, int count) {
-    return (std::max)(0, (std::min)(count, b.seen(i) - r));
-  }
+  /// Of the rows [r, r + count), query i sees [from_of(), end_of()), counted from r.
+  /// @{
+  static int end_of(const Block& b, int i, int r, int count) { return (std::max)(0, (std::min)(count, b.seen(i) - r)); }
+  static int from_of(const Block& b, int i, int r, int end) { return (std::min)(end, (std::max)(0, b.from(i) - r)); }
+  /// @}
 
   /// out, dimensions [begin, end) = norms times p times values; whose begin is 0 adds the probabilities to sums, if it
   /// is wanted. What a query does not see is not even multiplied by 0: there could be a NaN in it.
@@ -297,25 +305,29 @@ class Attention {
     const int width = end - begin;
     float* result = b.result + begin;
     for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
-    for (int r = 0; r < b.rows; r += tile_rows) {
+    for (int r = b.first_row; r < b.rows; r += tile_rows) {
       const int count = (std::min)(tile_rows, b.rows - r);
-      if (begin == 0 && r % sum_rows == 0 && !sums.empty()) add_sums(b, r, (std::min)(sum_rows, b.rows - r), sums);
+      if (begin == 0 && (r - b.first_row) % sum_rows == 0 && !sums.empty())
+        add_sums(b, r, (std::min)(sum_rows, b.rows - r), sums);
       const float* weights = b.p + r;
       std::ptrdiff_t weights_stride = b.stride;
       if constexpr (has_scale<T>) {  // where the queries were, which have done
         weights = scaled(b, r, count, values.scales.row(0, b.head) + r);
         weights_stride = tile_rows;
       }
-      const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int seen) {
-        kernels::add(weights + i * weights_stride, weights_stride, queries, v, stride, seen, width, result + i * dim(),
-                     dim());
+      const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int from, int to) {
+        kernels::add(weights + i * weights_stride + from, weights_stride, queries, v + from * stride, stride, to - from,
+                     width, result + i * dim(), dim());
       };
       const auto product = [&](const auto* v, std::ptrdiff_t stride) {
-        if (r + count > b.seen(0)) {
-          for (int i = 0; i < b.m; i += b.group) add(v, stride, i, b.group, seen_of(b, i, r, count));
+        if (r + count > b.seen(0) || r < b.from(b.m - 1)) {
+          for (int i = 0; i < b.m; i += b.group) {
+            const int to = end_of(b, i, r, count);
+            add(v, stride, i, b.group, from_of(b, i, r, to), to);
+          }
           return;
         }
-        add(v, stride, 0, b.m, count);
+        add(v, stride, 0, b.m, 0, count);
       };
       if (reads_in_place<T>(b)) {
         if constexpr (kernels::loads_packets<T>) product(values.values.row(b.head, r) + begin, values.values.stride(1));
@@ -342,9 +354,9 @@ class Attention {
                        const View<float>& sums) const {
     for (int i = 0; i < b.m; ++i) {
       const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
-      const int seen = (std::min)(end, b.seen(i)) - begin;
+      const int from = (std::max)(0, b.from(i) - begin), seen = (std::min)(end, b.seen(i)) - begin - from;
       if (seen <= 0 || !is_finite(norm)) continue;
-      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride, seen);
+      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride + from, seen);
       float sum = kernels::exp_and_sum(p.data(), seen, norm);
       if (!is_finite(sum)) {  // a NaN in a key
         std::replace_if(
@@ -352,7 +364,7 @@ class Attention {
         sum = p.sum();
       }
       b.norms[i] += sum;
-      Eigen::Map<Eigen::ArrayXf>(sums.row(b.slice(i, sums.shape(0)), b.head) + begin, seen) += p;
+      Eigen::Map<Eigen::ArrayXf>(sums.row(b.slice(i, sums.shape(0)), b.head) + begin + from, seen) += p;
     }
   }
 

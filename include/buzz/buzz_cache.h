@@ -209,8 +209,7 @@ class BuzzCache {
     a.same("query_heads", self.shape_.query_heads);
     a.same("head_dim", self.shape_.head_dim);
     a.same("raw_keys", self.raw_keys_);
-    a.same("scale", self.attention_.options().scale);
-    a.same("log_base", self.attention_.options().log_base);
+    self.attention_.options().archive(a);
     self.rotation().archive(a);
     Evictor::archive(self.evictor_, a);
     if constexpr (!std::is_const<Self>::value) self.store_.resize(self.evictor_.rows());
