@@ -297,7 +297,9 @@ TEST(GgufRefuses, UnknownTypes) {
   EXPECT_REFUSED("'k' type = 99, allowed: 0 to 12", parse(g));
   g = one_tensor();
   g.tensor("t").type = 2;
-  EXPECT_REFUSED("'t' type = 2, allowed: 0 (F32), 1 (F16) or 8 (Q8_0)", parse(g));
+  EXPECT_REFUSED(
+      "'t' type = 2, allowed: 0 (F32), 1 (F16), 3 (Q4_1), 6 (Q5_0), 8 (Q8_0), 12 (Q4_K), 14 (Q6_K), 30 (BF16)",
+      parse(g));
 }
 
 TEST(GgufRefuses, ArraysOfArrays) {
@@ -359,6 +361,8 @@ TEST(GgufRefuses, ShapesOutOfRange) {
   EXPECT_REFUSED_WITH("tensor offset + bytes = 0 + 4398046511104, allowed: <= 24", parse(g));
   g.tensors[0] = {"t", {33}, model::tensor_q8_0, std::string(34, ' ')};
   EXPECT_REFUSED("'t' shape = 33, allowed: a multiple of 32 (Q8_0)", parse(g));
+  g.tensors[0] = {"t", {128}, model::tensor_q4_k, std::string(144, ' ')};
+  EXPECT_REFUSED("'t' shape = 128, allowed: a multiple of 256 (Q4_K)", parse(g));
 }
 
 TEST(GgufRefuses, AlignmentsThatAreNone) {

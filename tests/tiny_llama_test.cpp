@@ -13,7 +13,9 @@
 
 #include "model/gguf_builder.h"
 #include "model/refused.h"
+#include "model/slow_forward.h"
 #include "model/small_model.h"
+#include "thread_pool.h"
 #include "tiny_llama/cache_options.h"
 #include "tiny_llama/demo_run.h"
 #include "tiny_llama/documents.h"
@@ -190,6 +192,81 @@ TEST(Forward, UsesItsOwnOutputWhereThereIsOne) {
   const Model untied = small(g);
   Llama one = llama(tied, policy("full"), 10), other = llama(untied, policy("full"), 10);
   EXPECT_GT((one.forward({1}) - other.forward({1})).cwiseAbs().maxCoeff(), 1e-3f);
+}
+
+/// Its logits after each token, read in chunks, and those of the forward pass said slowly.
+void expect_slow_logits(const GgufBuilder& builder, int tokens, int chunk, buzz::Executor run = {}) {
+  const tiny_llama::Gguf file = tiny_llama::Gguf::parse(builder.build());
+  const Model model = tiny_llama::read_model(file);
+  CacheOptions options = policy("full");
+  options.max_chunk = chunk;
+  options.threads = 3;
+  Llama l(model, tiny_llama::make_cache(model.config, options, tokens), run);
+  const Ids ids = numbers(tokens, model.config.vocab);
+  const model::SlowForward::Rows slow = model::SlowForward(file)(ids);
+  for (int at = 0; at < tokens; at += chunk) {
+    const int n = std::min(chunk, tokens - at);
+    const Matrix logits = l.forward(Ids(ids.begin() + at, ids.begin() + at + n), Logits::all);
+    for (int t = 0; t < n; ++t)
+      for (int i = 0; i < model.config.vocab; ++i) {
+        const double expected = slow[static_cast<std::size_t>(at + t)][static_cast<std::size_t>(i)];
+        ASSERT_NEAR(static_cast<double>(logits(t, i)), expected, 2e-4) << "chunk " << chunk << " token " << at + t;
+      }
+  }
+}
+
+TEST(Forward, OfLlamaIsWhatItIsSaidSlowly) {
+  GgufBuilder g = small_model();
+  for (int chunk : {1, 7, 20}) expect_slow_logits(g, 20, chunk);
+}
+
+TEST(Forward, OfGemmaIsWhatItIsSaidSlowly) {  // 20 tokens are five windows of the layers that slide
+  GgufBuilder g = model::small_gemma();
+  for (int chunk : {1, 3, 7, 20}) expect_slow_logits(g, 20, chunk);
+  g.set("gemma3.attention.sliding_window_pattern", model::u32, bytes(2u));  // the layer in the middle is global
+  expect_slow_logits(g, 20, 5);
+}
+
+TEST(Forward, IsTheSameOnAnyThreads) {
+  examples::ThreadPool pool(3);
+  expect_slow_logits(model::small_gemma(), 20, 7, pool);
+  const Model model = small(model::small_gemma());
+  Llama one = llama(model, policy("full"), 20);
+  Llama three(model, tiny_llama::make_cache(model.config, policy("full"), 20), pool);
+  EXPECT_EQ(Matrix(one.forward(numbers(20, 12), Logits::all)), Matrix(three.forward(numbers(20, 12), Logits::all)));
+}
+
+TEST(Forward, OfGemmaGoesOnInAFork) {
+  const Model model = small(model::small_gemma());
+  Llama first = llama(model, policy("full"), 20);
+  first.forward(numbers(9, 12));
+  Llama second = first.fork();
+  first.forward({5});
+  EXPECT_EQ(Matrix(second.forward({6, 7})), [&] {
+    Llama other = llama(model, policy("full"), 20);
+    other.forward(numbers(9, 12));
+    return Matrix(other.forward({6, 7}));
+  }());
+}
+
+TEST(Forward, OfGemmaHoldsAWindowInTheLayersThatSlide) {
+  const Model model = small(model::small_gemma());
+  Llama l = llama(model, policy("full"), 20);
+  l.forward(numbers(20, 12));
+  EXPECT_EQ(l.cache().rows(0), 3);  // and the token that comes is the fourth
+  EXPECT_EQ(l.cache().rows(1), 3);
+  EXPECT_EQ(l.cache().rows(2), 20);
+  EXPECT_EQ(l.cache().capacity(2), 20);
+}
+
+TEST(ForwardRefuses, InAGlobalLayerWhatSlidingOnesWouldTake) {
+  const Model model = small(model::small_gemma());
+  Llama spoilt = llama(model, policy("full"), 6), good = llama(model, policy("full"), 6);
+  spoilt.forward(numbers(5, 12));
+  good.forward(numbers(5, 12));
+  EXPECT_REFUSED("rows = 7, allowed: 0 to 6", spoilt.forward({5, 6}));
+  EXPECT_EQ(spoilt.cache().rows(0), 3);
+  EXPECT_EQ(Matrix(spoilt.forward({6})), Matrix(good.forward({6})));
 }
 
 TEST(ForwardRefuses, BadTokensAndStaysAsItWas) {
@@ -396,14 +473,71 @@ TEST(ModelRefuses, NumbersOutOfRange) {
 }
 
 TEST(ModelRefuses, OtherArchitecturesAndVariants) {
-  EXPECT_REFUSED("general.architecture = 'gpt2', allowed: 'llama'",
+  EXPECT_REFUSED("general.architecture = 'gpt2', allowed: 'llama' or 'gemma3'",
                  with("general.architecture", model::string, text("gpt2")));
-  EXPECT_REFUSED("tokenizer.ggml.model = 'gpt2', allowed: 'llama' (sentencepiece BPE)",
-                 with("tokenizer.ggml.model", model::string, text("gpt2")));
+  EXPECT_REFUSED("tokenizer.ggml.model = 'bert', allowed: 'llama' (sentencepiece BPE) or 'gpt2' (BPE of bytes)",
+                 with("tokenizer.ggml.model", model::string, text("bert")));
   EXPECT_REFUSED("llama.rope.scaling.type = 'yarn', allowed: 'none'",
                  with("llama.rope.scaling.type", model::string, text("yarn")));
   EXPECT_REFUSED("llama.attention.key_length = 16, allowed: 8, embedding_length / head_count",
                  with("llama.attention.key_length", 16u));
+}
+
+TEST(GemmaRefuses, WhatItsForwardPassDoesNotHonour) {
+  const auto gemma = [](const std::string& key, std::uint32_t type, const std::string& value) {
+    GgufBuilder g = model::small_gemma();
+    g.set(key, type, value);
+    return small(g);
+  };
+  EXPECT_NO_THROW(small(model::small_gemma()));
+  EXPECT_REFUSED("gemma3.attention.value_length = 16, allowed: 20, gemma3.attention.key_length",
+                 gemma("gemma3.attention.value_length", model::u32, bytes(16u)));
+  EXPECT_REFUSED("gemma3.rope.scaling.type = 'linear', allowed: 'none'",
+                 gemma("gemma3.rope.scaling.type", model::string, text("linear")));
+  EXPECT_REFUSED("gemma3.final_logit_softcapping = 30, allowed: 0",
+                 gemma("gemma3.final_logit_softcapping", model::f32, bytes(30.0f)));
+  EXPECT_REFUSED("gemma3.attention.sliding_window_pattern = 0, allowed: 1 to 1024",
+                 gemma("gemma3.attention.sliding_window_pattern", model::u32, bytes(0u)));
+  EXPECT_REFUSED_WITH("gemma3.rope.freq_base_swa = 1.0", gemma("gemma3.rope.freq_base_swa", model::f32, bytes(1.0f)));
+  EXPECT_REFUSED_WITH("gemma3.block_count = 62, allowed: another number",
+                      gemma("gemma3.block_count", model::u32, bytes(62u)));
+  EXPECT_REFUSED_WITH("gemma3.x = 1", gemma("gemma3.x", model::u32, bytes(1u)));
+  EXPECT_REFUSED_WITH("llama.x = 1", gemma("llama.x", model::u32, bytes(1u)));
+  GgufBuilder g = model::small_gemma();
+  g.tensor("blk.2.attn_q_norm.weight").name = "another";
+  EXPECT_REFUSED_WITH("blk.2.attn_q_norm.weight = missing", small(g));
+}
+
+TEST(Gemma, HasDefaultsForWhatMayBeMissing) {
+  GgufBuilder g = model::small_gemma();
+  g.remove("gemma3.rope.freq_base_swa");
+  g.remove("gemma3.attention.sliding_window_pattern");
+  const tiny_llama::Config c = small(g).config;
+  EXPECT_EQ(c.sliding_rope_base, 10000.0f);
+  EXPECT_EQ(c.global_every, 6);
+  EXPECT_TRUE(c.slides(4));
+  EXPECT_FALSE(c.slides(5));
+  g.remove("gemma3.attention.sliding_window");
+  EXPECT_FALSE(small(g).config.slides(4));
+}
+
+TEST(Model, OfAnotherTokenizerIsRead) {
+  GgufBuilder g = small_model();
+  g.set("tokenizer.ggml.model", model::string, text("gpt2"));
+  EXPECT_REFUSED("tokenizer.ggml.pre = missing, allowed: metadata that a llama model has", small(g));
+  g.set("tokenizer.ggml.pre", model::string, text("llama-bpe"));
+  EXPECT_REFUSED("tokenizer.ggml.pre = 'llama-bpe', allowed: 'smollm'", small(g));
+  g.set("tokenizer.ggml.pre", model::string, text("smollm"));
+  EXPECT_REFUSED("tokenizer.ggml.merges = missing, allowed: metadata that a llama model has", small(g));
+  g.set("tokenizer.ggml.merges", model::array, model::list<std::string>(model::string, {"a b", "\xC4\xA0 ab"}));
+  g.set("tokenizer.ggml.tokens", model::array,
+        model::list<std::string>(model::string, {"<unk>", "<s>", "</s>", "c", "\xC4\xA0", "a", "b", "ab",
+                                                 "\xC4\xA0"
+                                                 "ab"}));
+  g.set("tokenizer.ggml.token_type", model::array, model::list<std::int32_t>(model::i32, {2, 3, 3, 1, 1, 1, 1, 1, 1}));
+  g.remove("tokenizer.ggml.add_bos_token");
+  g.remove("tokenizer.ggml.add_space_prefix");
+  EXPECT_EQ(small(g).tokenizer.encode("ab abc"), (Ids{7, 8, 3}));
 }
 
 /// Keys that change what is computed, each with a value that changes nothing and one that does.

@@ -21,11 +21,11 @@ class Twin final : public Cache {
 
   std::unique_ptr<Cache> fork() const override { return std::unique_ptr<Cache>(new Twin(*this)); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
-              buzz::View<float> out) override {
-    first_->attend(layer, q, k, v, out);
+              buzz::View<float> out, buzz::Executor run) override {
+    first_->attend(layer, q, k, v, out, run);
     const int tokens = out.shape(0), heads = out.shape(1), dim = out.shape(2);
     const buzz::View<float> other(room_.data(), tokens, heads, dim);
-    second_->attend(layer, q, k, v, other);
+    second_->attend(layer, q, k, v, other, run);
     Sums& s = sums_[static_cast<std::size_t>(layer)];
     for (int t = 0; t < tokens; ++t)
       for (int h = 0; h < heads; ++h)
@@ -35,6 +35,10 @@ class Twin final : public Cache {
           s.error += error * error;
           s.all += right * right;
         }
+  }
+  void check_room(int tokens) const override {
+    first_->check_room(tokens);
+    second_->check_room(tokens);
   }
   int max_chunk() const override { return first_->max_chunk(); }
   int layers() const override { return first_->layers(); }

@@ -79,11 +79,11 @@ class ToldCache final : public tiny_llama::Cache {
 
   std::unique_ptr<Cache> fork() const override { buzz::fail("fork", "asked for", "not to be had"); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
-              buzz::View<float> out) override {
+              buzz::View<float> out, buzz::Executor run) override {
     auto& cache = layers_[static_cast<std::size_t>(layer)];
     const int first = cache.next_position();
     cache.append(closed_ ? k : rotated_k_(k, first), v);
-    cache.attend(closed_ ? q : rotated_q_(q, first), out);
+    cache.attend(closed_ ? q : rotated_q_(q, first), out, run);
   }
   int max_chunk() const override { return chunk; }
   int layers() const override { return static_cast<int>(layers_.size()); }

@@ -41,18 +41,18 @@ class WatchedCache final : public tiny_llama::CacheOf<float> {
  public:
   WatchedCache(const tiny_llama::Config& c, const buzz::Policy& policy, int max_chunk, int layer, Watch& watch)
       : CacheOf(c, policy, buzz::Positions::logical, max_chunk), layer_(layer), watch_(watch) {
-    watch.capacity = cache_.layer(layer).capacity();
+    watch.capacity = layers_[static_cast<std::size_t>(layer)].capacity();
   }
 
   std::unique_ptr<tiny_llama::Cache> fork() const override {
-    return std::unique_ptr<tiny_llama::Cache>(new WatchedCache(cache_.fork(), layer_, watch_));
+    return std::unique_ptr<tiny_llama::Cache>(new WatchedCache(*this));
   }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
-              buzz::View<float> out) override {
-    buzz::BuzzCache<float>& cache = cache_.layer(layer);
-    if (layer != layer_) return cache.attend(q, k, v, out);
+              buzz::View<float> out, buzz::Executor run) override {
+    if (layer != layer_) return CacheOf::attend(layer, q, k, v, out, run);
+    buzz::BuzzCache<float>& cache = layers_[static_cast<std::size_t>(layer)];
     cache.append(k, v);
-    cache.attend(q, out);
+    cache.attend(q, out, run);
     cache.observe();
     watch_.rows.push_back({cache.next_position(), cache.rows()});
     watch_.end = moment();
@@ -63,11 +63,10 @@ class WatchedCache final : public tiny_llama::CacheOf<float> {
   }
 
  private:
-  WatchedCache(buzz::ModelCache<float> cache, int layer, Watch& watch)
-      : CacheOf(std::move(cache)), layer_(layer), watch_(watch) {}
+  WatchedCache(const WatchedCache&) = default;
 
   Moment moment() const {
-    const buzz::BuzzCache<float>& cache = cache_.layer(layer_);
+    const buzz::BuzzCache<float>& cache = layers_[static_cast<std::size_t>(layer_)];
     Moment m{cache.next_position(), cache.regions(), {}};
     for (int h = 0; h < cache.shape().kv_heads; ++h) {
       const auto positions = cache.positions(h);

@@ -10,7 +10,7 @@
 #include "buzz/error.h"
 #include "buzz/policy_list.h"
 #include "tiny_llama/cache.h"
-#include "tiny_llama/model.h"
+#include "tiny_llama/config.h"
 
 namespace tiny_llama {
 
@@ -21,6 +21,7 @@ struct CacheOptions {
   std::string type = "f32";           // f32 | f16 | bf16
   std::optional<int> sink, window, threshold, stride, heavy;
   int max_chunk = 32;
+  int threads = 1;  // pieces that attention is cut into
 };
 
 /// The policy that the options ask for; `full` holds `tokens` tokens.
@@ -47,9 +48,10 @@ inline buzz::Positions positions_of(const Config& c, const CacheOptions& o, int 
 inline std::unique_ptr<Cache> make_cache(const Config& config, const CacheOptions& o, int tokens) {
   const buzz::Policy policy = policy_of(o, tokens);
   const buzz::Positions positions = positions_of(config, o, tokens);
-  if (o.type == "f32") return std::make_unique<CacheOf<float>>(config, policy, positions, o.max_chunk);
-  if (o.type == "f16") return std::make_unique<CacheOf<Eigen::half>>(config, policy, positions, o.max_chunk);
-  if (o.type == "bf16") return std::make_unique<CacheOf<Eigen::bfloat16>>(config, policy, positions, o.max_chunk);
+  if (o.type == "f32") return std::make_unique<CacheOf<float>>(config, policy, positions, o.max_chunk, o.threads);
+  if (o.type == "f16") return std::make_unique<CacheOf<Eigen::half>>(config, policy, positions, o.max_chunk, o.threads);
+  if (o.type == "bf16")
+    return std::make_unique<CacheOf<Eigen::bfloat16>>(config, policy, positions, o.max_chunk, o.threads);
   fail("type", printable(o.type), "f32, f16 or bf16");
 }
 

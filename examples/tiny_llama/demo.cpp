@@ -26,7 +26,7 @@ struct Arguments {
 };
 
 void declare(CLI::App& app, Arguments& a) {
-  app.add_option("model", a.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
+  app.add_option("model", a.model, "A GGUF file of the llama or gemma3 architecture")->capture_default_str();
   app.add_option("--text", a.text, "Read this file, and documents after it, in place of documents alone");
   app.add_option("--policy", a.policy, "A name, with options or without: beehive is BUZZ at the paper's sizes")
       ->capture_default_str();

@@ -1,7 +1,6 @@
 // GGUF, the file format of llama.cpp's models: a reader that checks every count, length and offset before using it.
 #pragma once
 
-#include <Eigen/Core>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,8 @@
 
 #include "buzz/error.h"
 #include "buzz/finite.h"
+#include "tiny_llama/bytes.h"
+#include "tiny_llama/quant.h"
 
 namespace tiny_llama {
 
@@ -31,7 +32,6 @@ inline std::string fit_to_print(std::string_view text, std::size_t most) {
 inline std::string printable(std::string_view text) { return "'" + fit_to_print(text, 40) + "'"; }
 
 enum class ValueType : std::uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
-enum class TensorType : std::uint32_t { f32 = 0, f16 = 1, q8_0 = 8 };
 
 /// One metadata value, still as the file's bytes; an array's bytes are those of its elements one after another.
 struct Value {
@@ -48,20 +48,6 @@ struct Tensor {
   std::int64_t size = 0;            // elements
   std::string_view bytes;
 };
-
-/// A little-endian integer, float32 or float64 from its bytes, on any machine.
-template <class U>
-U from_bytes(std::string_view bytes) {
-  std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < sizeof(U); ++i) bits |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  if constexpr (std::is_same_v<U, float>) {
-    return Eigen::numext::bit_cast<float>(static_cast<std::uint32_t>(bits));
-  } else if constexpr (std::is_same_v<U, double>) {
-    return Eigen::numext::bit_cast<double>(bits);
-  } else {
-    return static_cast<U>(bits);
-  }
-}
 
 /// Reads little-endian fields one after another, and never past the end.
 class Cursor {
@@ -268,22 +254,21 @@ class Gguf {
     }
     tensor.size = static_cast<std::int64_t>(size);
     const auto type = cursor.integer<std::uint32_t>(printable(name) + " type");
-    if (type != 0 && type != 1 && type != 8) {
-      fail<FileError>(printable(name) + " type", std::to_string(type), "0 (F32), 1 (F16) or 8 (Q8_0)");
-    }
     tensor.type = static_cast<TensorType>(type);
-    if (tensor.type == TensorType::q8_0 && tensor.shape.back() % 32 != 0) {
-      fail<FileError>(printable(name) + " shape", std::to_string(tensor.shape.back()), "a multiple of 32 (Q8_0)");
-    }
+    const bool known = quant::with_format(tensor.type, [&](auto format) {
+      if (tensor.shape.back() % format.numbers != 0)
+        fail<FileError>(printable(name) + " shape", std::to_string(tensor.shape.back()),
+                        "a multiple of " + std::to_string(format.numbers) + " (" + format.name + ")");
+    });
+    if (!known) fail<FileError>(printable(name) + " type", std::to_string(type), quant::all_formats());
     return tensor;
   }
 
   static std::string_view locate(const Tensor& tensor, std::uint64_t offset, std::uint64_t data, std::uint64_t room,
                                  std::string_view all) {
     const auto size = static_cast<std::uint64_t>(tensor.size);
-    const std::uint64_t bytes = tensor.type == TensorType::f32   ? size * 4
-                                : tensor.type == TensorType::f16 ? size * 2
-                                                                 : size / 32 * 34;
+    std::uint64_t bytes = 0;
+    quant::with_format(tensor.type, [&](auto f) { bytes = size / f.numbers * f.bytes; });
     if (bytes > room || offset > room - bytes) {
       fail<FileError>("tensor offset + bytes", std::to_string(offset) + " + " + std::to_string(bytes),
                       "<= " + std::to_string(room) + ", the bytes of tensor data in the file");
@@ -340,36 +325,28 @@ class Gguf {
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 
-/// The tensor's elements as float, exactly: each F16 has its float, and a Q8_0 element is an 8-bit integer times the
-/// F16 scale of its block of 32. Errors: an element, or a block's scale, that is NaN or infinite.
+/// Errors: an element, or a scale of a block, that is NaN or infinite.
+inline void check_finite(const Tensor& tensor) {
+  const auto refuse = [&](const char* what, std::int64_t i) {
+    fail<FileError>(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
+                    "finite ones");
+  };
+  quant::with_format(tensor.type, [&](auto format) {
+    for (std::int64_t block = 0; block < tensor.size / format.numbers; ++block) {
+      const char* bytes = tensor.bytes.data() + format.bytes * block;
+      float number = 0;
+      if constexpr (format.numbers == 1) format.to_float(bytes, &number);
+      if (!buzz::is_finite(number)) refuse("element", block);
+      for (int i = 0; i < format.scales; ++i)
+        if (!buzz::is_finite(quant::half(bytes + format.scales_at + 2 * i))) refuse("scale of block", block);
+    }
+  });
+}
+
+/// The tensor's elements as float. Errors: see check_finite().
 inline void to_float(const Tensor& tensor, float* out) {
-  const auto finite = [&](float number, const char* what, std::size_t i) {
-    if (!buzz::is_finite(number))
-      fail<FileError>(printable(tensor.name), std::string(what) + " " + std::to_string(i) + ", which is not finite",
-                      "finite ones");
-    return number;
-  };
-  const auto half = [&](std::size_t at) {
-    const auto bits = from_bytes<std::uint16_t>(tensor.bytes.substr(at, 2));
-    return static_cast<float>(Eigen::numext::bit_cast<Eigen::half>(bits));
-  };
-  const auto size = static_cast<std::size_t>(tensor.size);
-  switch (tensor.type) {
-    case TensorType::f32:
-      for (std::size_t i = 0; i < size; ++i)
-        out[i] = finite(from_bytes<float>(tensor.bytes.substr(4 * i, 4)), "element", i);
-      return;
-    case TensorType::f16:
-      for (std::size_t i = 0; i < size; ++i) out[i] = finite(half(2 * i), "element", i);
-      return;
-    case TensorType::q8_0:
-      for (std::size_t block = 0; block < size / 32; ++block) {
-        const float scale = finite(half(34 * block), "scale of block", block);
-        const char* quants = tensor.bytes.data() + 34 * block + 2;
-        for (int i = 0; i < 32; ++i) *out++ = scale * static_cast<float>(static_cast<signed char>(quants[i]));
-      }
-      return;
-  }
+  check_finite(tensor);
+  quant::to_float(tensor.type, tensor.bytes.data(), tensor.size, out);
 }
 
 }  // namespace tiny_llama

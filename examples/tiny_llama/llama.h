@@ -1,4 +1,4 @@
-// The forward pass of a Llama model (RMSNorm, RoPE, grouped-query attention, SwiGLU) over buzz's cache.
+// The forward pass of a Llama model (RMSNorm, RoPE, grouped-query attention, SwiGLU) or of a Gemma 3 over buzz's cache.
 #pragma once
 
 #include <Eigen/Core>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "buzz/error.h"
+#include "buzz/executor.h"
 #include "buzz/view.h"
 #include "tiny_llama/cache.h"
 #include "tiny_llama/model.h"
@@ -21,43 +22,38 @@ enum class Logits { last, all };
 /// One sequence read by the model.
 class Llama {
  public:
-  /// The model must outlive it.
-  Llama(const Model& model, std::unique_ptr<Cache> cache)
-      : model_(model), cache_(std::move(cache)), scratch_(model.config, cache_->max_chunk()) {}
+  /// The model must outlive it, and so must whoever runs its pieces of work; the results are the same bits.
+  Llama(const Model& model, std::unique_ptr<Cache> cache, buzz::Executor run = {})
+      : model_(model), cache_(std::move(cache)), run_(run), scratch_(model.config, cache_->max_chunk()) {}
 
   /// Reads the next 1 to cache().max_chunk() tokens; returns the logits after the last one, [1, vocab], or after each,
   /// [tokens, vocab], valid until the next call. Errors leave the sequence as it was.
   Eigen::Map<const Matrix> forward(const std::vector<std::int32_t>& tokens, Logits wanted = Logits::last) {
     const int n = check(tokens);
+    cache_->check_room(n);
     const Config& c = model_.config;
     auto x = scratch_.x.topRows(n), y = scratch_.y.topRows(n);
-    auto q = scratch_.q.topRows(n), k = scratch_.k.topRows(n), v = scratch_.v.topRows(n);
-    auto mixed = scratch_.mixed.topRows(n), gate = scratch_.gate.topRows(n), up = scratch_.up.topRows(n);
-
-    for (int i = 0; i < n; ++i) x.row(i) = model_.weights.embedding.row(tokens[static_cast<std::size_t>(i)]);
+    embed(tokens);
     for (int i = 0; i < c.layers; ++i) {
       const LayerWeights& w = model_.weights.layers[static_cast<std::size_t>(i)];
       rms_norm(x, w.attention_norm, y);
-      q.noalias() = y * w.q.transpose();
-      k.noalias() = y * w.k.transpose();
-      v.noalias() = y * w.v.transpose();
-      attend(i, n);
-      x.noalias() += mixed * w.o.transpose();
-
+      attention(w, i, n);
+      if (w.post_attention_norm.size() != 0) rms_norm(y, w.post_attention_norm, y);
+      x += y;
       rms_norm(x, w.ffn_norm, y);
-      gate.noalias() = y * w.gate.transpose();
-      up.noalias() = y * w.up.transpose();
-      gate.array() *= up.array() / (1.0f + (-gate.array()).exp());  // silu(gate) * up
-      x.noalias() += gate * w.down.transpose();
+      feed_forward(w, n);
+      if (w.post_ffn_norm.size() != 0) rms_norm(y, w.post_ffn_norm, y);
+      x += y;
     }
     const int outputs = wanted == Logits::all ? n : 1;
     rms_norm(x.bottomRows(outputs), model_.weights.norm, y.topRows(outputs));
-    scratch_.logits.topRows(outputs).noalias() = y.topRows(outputs) * model_.weights.head().transpose();
+    if (scratch_.logits.rows() < outputs) scratch_.logits.resize(outputs, c.vocab);
+    model_.weights.head().multiply(y.topRows(outputs), scratch_.logits.topRows(outputs), run_);
     return {scratch_.logits.data(), outputs, c.vocab};
   }
 
   /// The same sequence once more, to be read on in another way: a copy of the cache.
-  Llama fork() const { return Llama(model_, cache_->fork()); }
+  Llama fork() const { return Llama(model_, cache_->fork(), run_); }
   const Cache& cache() const { return *cache_; }
 
  private:
@@ -70,14 +66,13 @@ class Llama {
           v(n, c.kv_heads * c.head_dim),
           mixed(n, c.query_heads * c.head_dim),
           gate(n, c.ffn),
-          up(n, c.ffn),
-          logits(n, c.vocab) {}
-    Matrix x, y;      // [n, dim]: the residual stream, and what is normalised of it
+          up(n, c.ffn) {}
+    Matrix x, y;      // [n, dim]: the residual stream, and what goes into a block and comes out of it
     Matrix q;         // [n, query_heads * head_dim]
     Matrix k, v;      // [n, kv_heads * head_dim]
     Matrix mixed;     // [n, query_heads * head_dim]: what attention gives
     Matrix gate, up;  // [n, ffn]
-    Matrix logits;    // [n, vocab]
+    Matrix logits;    // [as many as were ever wanted, vocab]
   };
 
   int check(const std::vector<std::int32_t>& tokens) const {
@@ -87,13 +82,46 @@ class Llama {
     return static_cast<int>(n);
   }
 
-  /// mixed = attention of layer i over its cache, which rotates q and k, appends, and evicts where it should.
-  void attend(int i, int n) {
+  void embed(const std::vector<std::int32_t>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      model_.weights.embedding.read(tokens[i], 1, scratch_.x.row(static_cast<Eigen::Index>(i)).data());
+    if (model_.config.architecture == Architecture::gemma3)
+      scratch_.x.topRows(static_cast<Eigen::Index>(tokens.size())) *= std::sqrt(static_cast<float>(model_.config.dim));
+  }
+
+  /// y = attention of layer i over its cache, which rotates q and k, appends, and evicts where it should.
+  void attention(const LayerWeights& w, int i, int n) {
     const Config& c = model_.config;
+    auto y = scratch_.y.topRows(n);
+    w.q.multiply(y, scratch_.q.topRows(n), run_);
+    w.k.multiply(y, scratch_.k.topRows(n), run_);
+    w.v.multiply(y, scratch_.v.topRows(n), run_);
+    if (w.q_norm.size() != 0) norm_heads(scratch_.q, w.q_norm, n * c.query_heads);
+    if (w.k_norm.size() != 0) norm_heads(scratch_.k, w.k_norm, n * c.kv_heads);
     const buzz::View<float> q(scratch_.q.data(), n, c.query_heads, c.head_dim);
     const buzz::View<float> k(scratch_.k.data(), n, c.kv_heads, c.head_dim);
     const buzz::View<float> v(scratch_.v.data(), n, c.kv_heads, c.head_dim);
-    cache_->attend(i, q, k, v, {scratch_.mixed.data(), n, c.query_heads, c.head_dim});
+    cache_->attend(i, q, k, v, {scratch_.mixed.data(), n, c.query_heads, c.head_dim}, run_);
+    w.o.multiply(scratch_.mixed.topRows(n), y, run_);
+  }
+
+  /// y = down(activation(gate(y)) * up(y)).
+  void feed_forward(const LayerWeights& w, int n) {
+    auto y = scratch_.y.topRows(n), gate = scratch_.gate.topRows(n), up = scratch_.up.topRows(n);
+    w.gate.multiply(y, gate, run_);
+    w.up.multiply(y, up, run_);
+    if (model_.config.architecture == Architecture::llama) {
+      gate.array() *= up.array() / (1.0f + (-gate.array()).exp());  // silu(gate) * up
+    } else {                                                        // gelu(gate) * up, by GELU's tanh
+      constexpr float root = 0.7978845608f;                         // sqrt(2 / pi)
+      gate.array() *= 0.5f * up.array() * (1.0f + (root * (gate.array() + 0.044715f * gate.array().cube())).tanh());
+    }
+    w.down.multiply(gate, y, run_);
+  }
+
+  void norm_heads(Matrix& heads, const Vector& weight, int count) const {
+    Eigen::Map<Matrix> rows(heads.data(), count, weight.size());
+    rms_norm(rows, weight, rows);
   }
 
   template <class X, class Y>
@@ -106,6 +134,7 @@ class Llama {
 
   const Model& model_;
   std::unique_ptr<Cache> cache_;
+  buzz::Executor run_;
   Scratch scratch_;
 };
 

@@ -88,6 +88,11 @@ class Metadata {
     if (file_.has(key) && file_.text(key) != allowed)
       fail<FileError>(key, printable(file_.text(key)), printable(allowed));
   }
+  /// A text that has to be there. Errors: none, or another one.
+  void require(const char* name, std::string_view allowed) {
+    const std::string_view given = text(name);
+    if (given != allowed) fail<FileError>(space_ + name, printable(given), printable(allowed));
+  }
   /// A number, true or false that may be missing, and with which nothing is computed since with `allowed` there is
   /// nothing to do. Errors: another value, NaN too, or one of another kind.
   void expect(const char* name, double allowed) {

@@ -1,4 +1,4 @@
-// What of a text is well-formed UTF-8.
+// UTF-8: its characters, and what of a text is well-formed.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,15 @@ namespace tiny_llama {
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF8 ? 4 : 1;
+}
+
+/// The character that begins at byte `at` of a well-formed text.
+inline char32_t utf8_character(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[at + i])); };
+  const std::size_t length = utf8_length(text[at]);
+  char32_t c = length == 1 ? byte(0) : byte(0) & (0x7Fu >> length);
+  for (std::size_t i = 1; i < length; ++i) c = c << 6 | (byte(i) & 0x3F);
+  return c;
 }
 
 /// Bytes up to the first character that is cut off, overlong, a surrogate or past U+10FFFF: all of a good text.

@@ -18,6 +18,7 @@ constexpr const char* keys[] = {"general.architecture",
                                 "llama.rope.freq_base",
                                 "tokenizer.ggml.tokens",
                                 "tokenizer.ggml.scores",
+                                "tokenizer.ggml.merges",
                                 "tokenizer.ggml.token_type",
                                 "tokenizer.ggml.add_bos_token",
                                 "a"};

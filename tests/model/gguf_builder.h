@@ -32,7 +32,8 @@ inline std::string text(std::string_view value) { return bytes<std::uint64_t>(va
 
 // Numbers of GGUF's types.
 constexpr std::uint32_t u8 = 0, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9, u64 = 10, i64 = 11;
-constexpr std::uint32_t tensor_f32 = 0, tensor_f16 = 1, tensor_q8_0 = 8;
+constexpr std::uint32_t tensor_f32 = 0, tensor_f16 = 1, tensor_q4_1 = 3, tensor_q5_0 = 6, tensor_q8_0 = 8,
+                        tensor_q4_k = 12, tensor_q6_k = 14, tensor_bf16 = 30;
 
 template <class U>
 std::string list(std::uint32_t element, const std::vector<U>& values) {
