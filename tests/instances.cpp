@@ -1,0 +1,3 @@
+#include "instances.h"
+
+BUZZ_TEST_INSTANCES(template)
