@@ -397,7 +397,7 @@ TEST(Extremes, OfSums) {
 }
 
 TEST(Extremes, OfSumsAtEachPlace) {
-  for (const int count : {0, 1, 15, 63, 64, 65, 130}) {
+  for (const int count : {0, 1, 15, 31, 32, 33, 63, 64, 65, 127, 128, 130, 300}) {
     std::vector<float> x(static_cast<std::size_t>(count), 0.5f);
     const auto asks = [&](bool not_finite) {
       return fate([&] { buzz::require_attention_sums("sums", x.data(), count, not_finite); });

@@ -55,7 +55,8 @@ class Evictor {
   /// CacheFull: more rows than capacity(), or no positions left. O(kv_heads * tokens).
   void append(int tokens) {
     check_append(tokens);
-    for (int h = 0; h < heads_; ++h) std::iota(position_row(h) + rows_, position_row(h) + rows_ + tokens, next_);
+    for (int t = 0; t < tokens; ++t)
+      for (int h = 0; h < heads_; ++h) position_row(h)[rows_ + t] = next_ + t;
     score().append(rows_, tokens);
     rows_ += tokens;
     next_ += tokens;
@@ -78,13 +79,8 @@ class Evictor {
       fail("probabilities.shape[0]", query_heads, "a multiple of kv_heads = " + std::to_string(heads_));
     require_range("probabilities.shape[1]", queries, 0, rows_);
     require_equal("probabilities.shape[2]", probabilities.shape(2), rows_, "rows");
-    for (int head = 0; head < query_heads; ++head)
-      for (int i = 0; i < queries; ++i)
-        require_attention_sums("probabilities", probabilities.row(head, i), rows_ - queries + i + 1, true);
-    for (int q = 0; q < queries; ++q) {
-      for (int h = 0; h < heads_; ++h) column_sums(probabilities, heads_, h, q, sums_.data() + size(h, capacity_));
-      observe_slice(View<const float>(sums_.data(), 1, heads_, rows_, 0, capacity_), q, queries);
-    }
+    const View<float> sums(sums_.data(), 1, heads_, rows_, 0, capacity_);
+    for_each_query(probabilities, sums, [&](int q) { observe_slice(View<const float>(sums), q, queries); });
   }
   /// The same where the caller has summed the columns already: [slices, kv_heads, rows()], oldest queries first. One
   /// slice may hold all queries of a call, but for the newest queries_apart(); rollback() can only take back tokens

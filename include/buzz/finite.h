@@ -56,9 +56,23 @@ BUZZ_HOST_DEVICE inline void put_nan(float* x) {
 }
 /// @}
 
-/// Adds what is finite: to[i] += from[i] for i in [0, count), if from[i] is.
+/// to[i] += from[i] for i in [0, count), if counts(from[i]). A constant trip count is vectorised at -O2 too, where
+/// nothing is written that may be read.
+template <class Counts>
+inline void add_where(const float* from, int count, float* __restrict to, Counts counts) {
+  constexpr int block = 32;  // past 16, which gcc unrolls at -O3 before it makes vector code
+  int i = 0;
+  for (; count - i >= block; i += block)
+    for (int j = i; j < i + block; ++j) to[j] += counts(from[j]) ? from[j] : 0.f;
+  for (; i < count; ++i) to[i] += counts(from[i]) ? from[i] : 0.f;
+}
+/// Adds all of it.
+inline void add_all(const float* from, int count, float* to) {
+  add_where(from, count, to, [](const float&) { return true; });
+}
+/// Adds what is finite.
 inline void add_finite(const float* from, int count, float* to) {
-  for (int i = 0; i < count; ++i) to[i] += is_finite(from[i]) ? from[i] : 0.f;
+  add_where(from, count, to, [](const float& x) { return is_finite(x); });
 }
 
 /// The bits of 2^64.
@@ -68,9 +82,9 @@ BUZZ_HOST_DEVICE inline bool is_attention(const float& x) {
   const std::uint32_t bits = bits_of(x);
   return bits <= most_attention || bits == 0x80000000u;
 }
-/// to[0..count) += what of `from` is_attention().
+/// Adds what is_attention().
 inline void add_attention(const float* from, int count, float* to) {
-  for (int i = 0; i < count; ++i) to[i] += is_attention(from[i]) ? from[i] : 0.f;
+  add_where(from, count, to, [](const float& x) { return is_attention(x); });
 }
 
 /// x rounded to double, which under no compiler flag is merged with what is computed of it: for sums whose rounding is

@@ -45,7 +45,7 @@ struct RowNumbers {
   /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
   void require_attention_sums(const char* field, int rows) const {
     if (size == sizeof(float))
-      return buzz::require_attention_sums<FileError>(field, static_cast<const float*>(data), rows);
+      return void(buzz::require_attention_sums<FileError>(field, static_cast<const float*>(data), rows));
     const double* values = static_cast<const double*>(data);
     for (int r = 0; r < rows; ++r)
       if (!is_finite(values[r]) || values[r] < 0) fail<FileError>(field, std::to_string(values[r]), "finite and >= 0");
