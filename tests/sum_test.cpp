@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "typed.h"
@@ -100,6 +103,44 @@ TEST(Sum, HasTheStateOfItsPart) {
   p.observe_sums(buzz::view(sums, 1, 1, 2));
   EXPECT_EQ(Values(p.scores(0).begin(), p.scores(0).end()), (Values{0.5f, 1.5f}));
   EXPECT_EQ((typed::Policy<Sum<ValueNorm, typed::RecentAttention>, buzz::TopK>({}, 1)).queries_apart(), 32);
+}
+
+/// Says what it hears, and has nothing that the cache should save.
+class Listener final : public buzz::Score {
+ public:
+  explicit Listener(std::string* heard) : heard_(heard) {}
+  buzz::Needs needs() const override { return {true, false, false}; }
+  void reserve(int, int) override { *heard_ += "reserve "; }
+  void append(int, int) override { *heard_ += "append "; }
+  void observe(const buzz::View<const float>&, bool first) override { *heard_ += first ? "first " : "later "; }
+  void importance(const buzz::Candidates& c, double* out) override { std::fill_n(out, c.count, 0.); }
+  void keep(const buzz::KeptRows&) override { *heard_ += "keep "; }
+  void forget(int) override { *heard_ += "forget "; }
+  int queries_apart() const override { return 2; }
+  void step_back() override { *heard_ += "back "; }
+
+ private:
+  std::string* heard_;
+};
+
+TEST(Sum, TellsBothAllThatItIsTold) {
+  for (const bool stateful_first : {true, false}) {
+    std::string heard;
+    buzz::ScoreSpec own = buzz::own_score(std::make_unique<Listener>(&heard)), attention = buzz::attention_sum();
+    buzz::TopK::Options one;
+    one.heavy = one.threshold = 1;
+    buzz::Evictor evictor(
+        buzz::policy(stateful_first ? buzz::sum(attention, own) : buzz::sum(own, attention), one, buzz::Protect{0, 0}),
+        1, 2, 1);
+    EXPECT_EQ(evictor.queries_apart(), 3) << "the listener's two, and the rollback's";
+    evictor.append(2);
+    const Values sums = {0.5f, 0, 0.25f, 0.25f};
+    evictor.observe(buzz::view(sums, 1, 2, 2));
+    evictor.rollback(1);
+    evictor.append(1);
+    evictor.select();
+    EXPECT_EQ(heard, "reserve append first later back append keep ");
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -43,6 +44,10 @@ class Sum final : public Wrapped {
     inner_->append(rows, tokens);
     other_->append(rows, tokens);
   }
+  void observe(const View<const float>& sums, bool oldest) override {
+    inner_->observe(sums, oldest);
+    other_->observe(sums, oldest);
+  }
   void importance(const Candidates& c, double* out) override {
     first().importance(c, out);
     second().importance(c, room_.data());
@@ -57,6 +62,11 @@ class Sum final : public Wrapped {
   void forget(int end) override {
     inner_->forget(end);
     other_->forget(end);
+  }
+  int queries_apart() const override { return (std::max)(inner_->queries_apart(), other_->queries_apart()); }
+  void step_back() override {
+    inner_->step_back();
+    other_->step_back();
   }
   std::size_t bytes() const override { return inner_->bytes() + other_->bytes() + room_.size() * sizeof(double); }
 
