@@ -423,6 +423,19 @@ TEST(Extremes, OfSumsAtEachPlace) {
   }
 }
 
+TEST(Extremes, OfOneQuerysProbabilitiesInAnyHead) {
+  for (const std::size_t bad : {0, 5, 6, 11}) {  // four query heads of three rows, over two KV heads
+    typed::HeavyHitter p(typed::HeavyHitter::Options::for_rows(24, 3), 2, 3);
+    p.append(3);
+    std::vector<float> sums(12, 0.25f);
+    p.observe(buzz::View<const float>(sums.data(), 4, 1, 3));
+    sums[bad] = -1;
+    EXPECT_EQ(fate([&] { p.observe(buzz::View<const float>(sums.data(), 4, 1, 3)); }), "probabilities") << bad;
+    for (int h = 0; h < 2; ++h)
+      for (int r = 0; r < 3; ++r) EXPECT_EQ(p.scores(h)[r], 0.5) << bad;
+  }
+}
+
 TEST(Extremes, OfProbabilitiesThatAreNotSeen) {
   typed::HeavyHitter p(typed::HeavyHitter::Options::for_rows(24, 2), 1, 2);
   p.append(2);
