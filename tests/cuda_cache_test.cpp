@@ -344,6 +344,13 @@ TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
   EXPECT_EQ(field({2, 1, 260}, batch, {}), "head_dim");
   EXPECT_EQ(field({3, 2, 64}, batch, {}), "query_heads");
   EXPECT_EQ(field({2, 1, 64, 1, 1}, batch, {}), "max_rollback");
+  buzz::Shape shape{2, 1, 64};
+  for (int value_dim : {32, 80, 64}) {
+    shape.value_dim = value_dim;
+    EXPECT_EQ(field(shape, batch, {}), value_dim == 64 ? "" : "value_dim");
+  }
+  shape.values_in_keys = true;
+  EXPECT_EQ(field(shape, batch, {}), "values_in_keys");
   batch.kept_logits = 2;
   EXPECT_EQ(field({2, 1, 64}, batch, {}), "kept_logits");
   batch = {};

@@ -220,17 +220,17 @@ TEST(Extremes, OfSnapKvsQueries) {
 }
 
 TEST(Extremes, OfShapes) {
-  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads, &buzz::Shape::head_dim,
-                                      &buzz::Shape::max_chunk, &buzz::Shape::max_rollback};
-  const char* const names[] = {"query_heads", "kv_heads", "head_dim", "max_chunk", "max_rollback"};
-  for (int i = 0; i < 5; ++i)
+  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads,     &buzz::Shape::head_dim,
+                                      &buzz::Shape::max_chunk,   &buzz::Shape::max_rollback, &buzz::Shape::value_dim};
+  const char* const names[] = {"query_heads", "kv_heads", "head_dim", "max_chunk", "max_rollback", "value_dim"};
+  for (int i = 0; i < 6; ++i)
     for (const int value : kInts) {
       buzz::Shape s = shape();
       s.*fields[i] = value;
       if (i == 1) s.query_heads = value;  // a group of one, so that it is not the group that is refused
       const auto use_all = [&] {
         typed::Cache<std::int8_t> cache(s, typed::Options(), buzz::Rope());
-        if (s.query_heads <= 64 && s.head_dim <= 64) use(cache);
+        if (s.query_heads <= 64 && s.head_dim <= 64 && s.value_dim == 0) use(cache);
       };
       const std::string became = fate(use_all);
       EXPECT_TRUE(became == "works" || became == "memory" || became.find(names[i]) != std::string::npos ||
@@ -460,20 +460,20 @@ TEST(Extremes, OfProbabilitiesOnTheDevice) {
 
 TEST(Extremes, OfSizesOnTheDevice) {
   using Cache = emulated::Twin<float>::Cache;
-  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads, &buzz::Shape::head_dim,
-                                      &buzz::Shape::max_chunk, &buzz::Shape::max_rollback};
+  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads,     &buzz::Shape::head_dim,
+                                      &buzz::Shape::max_chunk,   &buzz::Shape::max_rollback, &buzz::Shape::value_dim};
   int buzz::cuda::Batch::*const batches[] = {&buzz::cuda::Batch::sequences, &buzz::cuda::Batch::kept_logits,
                                              &buzz::cuda::Batch::splits};
-  const char* const names[] = {"query_heads",  "kv_heads",  "head_dim",    "max_chunk",
-                               "max_rollback", "sequences", "kept_logits", "splits"};
-  for (int i = 0; i < 8; ++i)
+  const char* const names[] = {"query_heads", "kv_heads",  "head_dim",    "max_chunk", "max_rollback",
+                               "value_dim",   "sequences", "kept_logits", "splits"};
+  for (int i = 0; i < 9; ++i)
     for (const int value : kInts) {
       buzz::Shape s{8, 2, 64, 4};
       buzz::cuda::Batch batch;
-      if (i < 5)
+      if (i < 6)
         s.*fields[i] = value;
       else
-        batch.*batches[i - 5] = value;
+        batch.*batches[i - 6] = value;
       if (i == 1) s.query_heads = value;
       const std::string became = fate([&] { Cache::bytes(s, batch, buzz::beehive()); });
       EXPECT_TRUE(became == "works" || became.find(names[i]) != std::string::npos ||

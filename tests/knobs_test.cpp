@@ -57,6 +57,15 @@ TEST(Knobs, KeysAndValuesTakeTheMemoryThatThePageSays) {
   // A row that is being put in takes head_dim floats more.
   EXPECT_EQ(half.memory().keys_and_values - bytes * 2, 64 * sizeof(float));
   EXPECT_EQ(int8.memory().keys_and_values - bytes - 2 * 2 * 4 * rows(buzz::beehive()), 64 * sizeof(float));
+
+  buzz::Shape other = shape;
+  other.value_dim = 80;
+  const buzz::BuzzCache<Eigen::half> longer(other, buzz::beehive());
+  EXPECT_EQ(longer.memory().keys_and_values, 2 * (64 + 80) * 2 * rows(buzz::beehive()) + 80 * sizeof(float));
+  other.value_dim = 48;
+  other.values_in_keys = true;
+  const buzz::BuzzCache<std::int8_t> in_keys(other, buzz::beehive());
+  EXPECT_EQ(in_keys.memory().keys_and_values, 2 * (64 + 4) * rows(buzz::beehive()) + 64 * sizeof(float));
 }
 
 }  // namespace

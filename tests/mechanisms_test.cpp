@@ -57,7 +57,8 @@ TEST(Mechanisms, LiveAsTheOracleDoes) {
   oracle::with_every_kind([&](Kind kind) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed)
       for (Element element : {Element::float32, Element::half, Element::bfloat16}) {
-        const Config c = small_today(kind, seed);
+        Config c = small_today(kind, seed);
+        if (seed % 3 != 0) c.oracle.values_in_keys = false;  // they would be rotated
         SCOPED_TRACE(describe(c));
         buzz::Rope rope{seed % 3 == 0 ? 0. : 10000.};
         if (seed % 3 == 1) rope.positions = buzz::Positions::compact;
@@ -134,6 +135,9 @@ std::string refuses(const std::function<void(Config&)>& change) {
 TEST(Mechanisms, OfAnotherFileAreRefusedByName) {
   EXPECT_EQ(refuses([](Config&) {}), "nothing");
   EXPECT_EQ(refuses([](Config& c) { c.oracle.attention_window = 7; }), "attention.window");
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.value_dim = 7; }), "value_dim");
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.value_dim = 8; }), "nothing") << "as head_dim";
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.values_in_keys = true; }), "values_in_keys");
 }
 
 /// The field that options are refused for.
@@ -147,6 +151,91 @@ std::string refuses_option(F&& change) {
 TEST(Mechanisms, OutOfRangeAreRefusedByName) {
   EXPECT_EQ(refuses_option([](auto& o) { o.window = -1; }), "attention.window");
   EXPECT_EQ(refuses_option([](auto& o) { o.window = 0x7fffffff; }), "nothing");
+}
+
+/// The field that a shape, and what is appended to a cache of it, are refused for.
+std::string refuses_shape(int value_dim, bool values_in_keys, int given_values, const buzz::Rope& rope = {}) {
+  buzz::Shape s{2, 1, 4, 8};
+  s.value_dim = value_dim;
+  s.values_in_keys = values_in_keys;
+  return refused<buzz::InvalidArgument>([&] {
+    buzz::BuzzCache<float> cache(s, buzz::streaming(), rope);
+    const std::vector<float> k(8), v(static_cast<std::size_t>(2 * given_values));
+    try {
+      cache.append(buzz::view(k, 2, 1, 4), buzz::view(v, 2, 1, given_values));
+    } catch (const buzz::Error&) {
+      EXPECT_EQ(cache.rows(), 0);
+      throw;
+    }
+  });
+}
+
+TEST(ValueDim, OutOfRangeOrNotAsGivenIsRefusedByName) {
+  EXPECT_EQ(refuses_shape(0, false, 4), "nothing");
+  EXPECT_EQ(refuses_shape(6, false, 6), "nothing");
+  EXPECT_EQ(refuses_shape(6, false, 4), "v.shape[2]");
+  EXPECT_EQ(refuses_shape(6, false, 0), "v.shape[2]");
+  EXPECT_EQ(refuses_shape(-1, false, 4), "value_dim");
+  EXPECT_EQ(refuses_shape(65537, false, 4), "value_dim");
+  EXPECT_EQ(refuses_shape(3, true, 0), "nothing");
+  EXPECT_EQ(refuses_shape(0, true, 0), "nothing");
+  EXPECT_EQ(refuses_shape(3, true, 3), "v");
+  EXPECT_EQ(refuses_shape(5, true, 0), "value_dim") << "more than a key has";
+  buzz::Rope rope{10000.0};
+  EXPECT_EQ(refuses_shape(2, true, 0, rope), "rope.first") << "the values would be rotated";
+  rope.first = 2;
+  EXPECT_EQ(refuses_shape(2, true, 0, rope), "nothing");
+  EXPECT_EQ(refuses_shape(3, true, 0, rope), "rope.first");
+}
+
+TEST(ValueDim, OfAnOutputIsRefusedByName) {
+  buzz::Shape s{2, 1, 4, 8};
+  s.value_dim = 3;
+  buzz::BuzzCache<float> cache(s, buzz::streaming());
+  const std::vector<float> q(8), k(4), v(3);
+  std::vector<float> out(8);
+  const auto attend = [&](int dim) {
+    return refused([&] {
+      cache.attend(buzz::view(q, 1, 2, 4), buzz::view(k, 1, 1, 4), buzz::view(v, 1, 1, 3),
+                   buzz::View<float>(out.data(), 1, 2, dim));
+    });
+  };
+  EXPECT_EQ(attend(4), "out.shape[2]");
+  EXPECT_EQ(cache.rows(), 0);
+  EXPECT_EQ(attend(3), "nothing");
+}
+
+/// Multi-head latent attention: one KV head, whose values are the first elements of its keys, the last of which are
+/// rotated. A cache of the values as given holds the same, but for int8, whose values have a scale of their own.
+template <class T>
+void values_in_keys_are_values() {
+  buzz::Shape in_keys{8, 1, 36, 5}, given = in_keys;
+  in_keys.value_dim = given.value_dim = 32;
+  in_keys.values_in_keys = true;
+  const buzz::Policy policy = buzz::beehive(buzz::BeehiveOptions::for_rows(24, 5));
+  buzz::Rope rope{10000.0};
+  rope.first = 32;
+  buzz::BuzzCache<T> a(in_keys, policy, rope), b(given, policy, rope);
+  for (int i = 0; i < 40; ++i) {
+    const int n = 1 + i % 5;
+    const Text text;
+    const std::vector<float> q = text.queries(a.next_position(), n, 8, 36), k = text.keys(a.next_position(), n, 1, 36);
+    std::vector<float> x(static_cast<std::size_t>(n * 8 * 32)), y(x.size());
+    a.attend(buzz::view(q, n, 8, 36), buzz::view(k, n, 1, 36), buzz::View<const float>(nullptr, 0, 0, 0),
+             buzz::view(x, n, 8, 32));
+    b.attend(buzz::view(q, n, 8, 36), buzz::view(k, n, 1, 36), buzz::View<const float>(k.data(), n, 1, 32, 36, 36),
+             buzz::view(y, n, 8, 32));
+    ASSERT_EQ(x, y) << i;
+    ASSERT_EQ(a.values().data(), a.keys().data());
+  }
+  const std::size_t values = static_cast<std::size_t>(a.capacity()) * 32 * sizeof(T);
+  EXPECT_EQ(b.memory().keys_and_values - a.memory().keys_and_values, values) << "nothing is stored twice";
+}
+
+TEST(ValuesInKeys, AreValues) {
+  values_in_keys_are_values<float>();
+  values_in_keys_are_values<Eigen::half>();
+  values_in_keys_are_values<Eigen::bfloat16>();
 }
 
 }  // namespace

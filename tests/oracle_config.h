@@ -96,7 +96,7 @@ inline std::string describe(const Config& c) {
     << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
     << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
     << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " attention window "
-    << o.attention_window << " calls";
+    << o.attention_window << " value_dim " << o.value_dim << (o.values_in_keys ? " in keys" : "") << " calls";
   for (int n : c.calls) s << " " << n;
   return s.str();
 }
@@ -208,6 +208,11 @@ inline void draw_calls(Random& r, Config* c) {
 inline void draw_mechanisms(Random& r, Config* c) {
   Options& o = c->oracle;
   if (r.one_in(2)) o.attention_window = r.in(1, 40);
+  if (r.one_in(2)) {
+    const int unrotated = o.rope_base == 0 || o.raw_keys ? o.head_dim : o.rope_first;
+    o.values_in_keys = unrotated > 0 && r.one_in(2);
+    o.value_dim = o.values_in_keys ? r.in(1, unrotated) : r.one_in(4) ? r.in(60, 80) : r.in(1, 20);
+  }
 }
 
 inline Config draw(std::uint64_t seed) {
@@ -325,7 +330,16 @@ inline buzz::Policy library_policy(const Config& c) {
 }
 
 inline buzz::Shape library_shape(const Config& c) {
-  return {c.oracle.query_heads, c.oracle.kv_heads, c.oracle.head_dim, c.max_chunk};
+  buzz::Shape shape{c.oracle.query_heads, c.oracle.kv_heads, c.oracle.head_dim, c.max_chunk};
+  shape.value_dim = c.oracle.value_dim;
+  shape.values_in_keys = c.oracle.values_in_keys;
+  return shape;
+}
+
+/// The values of n tokens as such a cache takes them.
+inline buzz::View<const float> value_view(const std::vector<float>& v, int n, const buzz::Shape& s) {
+  if (s.values_in_keys) return {nullptr, 0, 0, 0};
+  return buzz::view(v, n, s.kv_heads, s.value_size());
 }
 
 inline buzz::Rope library_rope(const Config& c) {

@@ -126,7 +126,9 @@ class Life {
     o.raw_keys = rotation.raw && !rotation.frequencies.empty();
     return o;
   }
-  static Tokens first_of(const Tokens& all, int count) { return Tokens(all.begin(), all.begin() + count); }
+  static Tokens first_of(const Tokens& all, int count) {
+    return all.empty() ? all : Tokens(all.begin(), all.begin() + count);  // values may be in the keys
+  }
   void mark() {
     for (int h = 0; h < o_.kv_heads; ++h)
       for (Row& row : head(h)) row.pinned = pins_.count(row.position) > 0;

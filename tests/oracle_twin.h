@@ -82,10 +82,10 @@ std::vector<float> feed(C& cache, const Text& text, int n, buzz::Executor run = 
   const int first = cache.next_position();
   const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
   const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
-  std::vector<float> out(q.size());
-  const auto kv = buzz::view(k, n, s.kv_heads, s.head_dim), vv = buzz::view(v, n, s.kv_heads, s.head_dim);
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), kv, vv, buzz::view(out, n, s.query_heads, s.head_dim), run);
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.value_size());
+  std::vector<float> out(static_cast<std::size_t>(n * s.query_heads * s.value_size()));
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(k, n, s.kv_heads, s.head_dim),
+               value_view(v, n, s), buzz::view(out, n, s.query_heads, s.value_size()), run);
   return out;
 }
 
@@ -96,10 +96,10 @@ void append_and_attend(C& cache, int n, const Text& text = Text()) {
   const int first = cache.next_position();
   const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
   const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.head_dim);
-  std::vector<float> out(q.size());
-  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), buzz::view(v, n, s.kv_heads, s.head_dim));
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.head_dim));
+  const std::vector<float> v = text.values(first, n, s.kv_heads, s.value_size());
+  std::vector<float> out(static_cast<std::size_t>(n * s.query_heads * s.value_size()));
+  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), value_view(v, n, s));
+  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.value_size()));
 }
 
 /// All that a cache is, as bytes.
@@ -201,13 +201,14 @@ class Twin {
     const int first = cache_->next_position(), dim = c_.oracle.head_dim;
     const std::vector<float> q = text_.queries(first, n, c_.oracle.query_heads, dim);
     const std::vector<float> k = text_.keys(first, n, c_.oracle.kv_heads, dim);
-    const std::vector<float> v = text_.values(first, n, c_.oracle.kv_heads, dim);
-    std::vector<float> out(q.size());
+    const std::vector<float> v = text_.values(first, n, c_.oracle.kv_heads, c_.oracle.values());
+    std::vector<float> out(static_cast<std::size_t>(n * c_.oracle.query_heads * c_.oracle.values()));
     const int new_rows = cache_->rows();
-    cache_->append(buzz::view(k, n, c_.oracle.kv_heads, dim), buzz::view(v, n, c_.oracle.kv_heads, dim));
-    life_.append(tokens_of(k, c_.oracle.kv_heads, dim), tokens_of(v, c_.oracle.kv_heads, dim));
+    cache_->append(buzz::view(k, n, c_.oracle.kv_heads, dim), value_view(v, n, cache_->shape()));
+    life_.append(tokens_of(k, c_.oracle.kv_heads, dim), tokens_of(v, c_.oracle.kv_heads, c_.oracle.values()));
     compare_rows(new_rows);
-    cache_->attend(buzz::view(q, n, c_.oracle.query_heads, dim), buzz::view(out, n, c_.oracle.query_heads, dim));
+    cache_->attend(buzz::view(q, n, c_.oracle.query_heads, dim),
+                   buzz::view(out, n, c_.oracle.query_heads, c_.oracle.values()));
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
     cache_->observe();
     if (c_.oracle.score == Score::attention || c_.oracle.score == Score::recent) life_.observe();

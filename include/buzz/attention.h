@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
-#include "buzz/aligned.h"
+#include "buzz/attention_block.h"
 #include "buzz/attention_options.h"
 #include "buzz/executor.h"
 #include "buzz/kernels.h"
@@ -21,44 +20,43 @@ class Attention {
   /// capacity: most rows. Errors: an option out of its range.
   Attention(const Shape& shape, const AttentionOptions& options, int capacity)
       : shape_(shape),
-        options_(options),
-        block_((std::max)(1, (std::min)(shape.max_chunk, block_rows / shape.group()))),
-        capacity_(capacity) {
-    check(options);
+        options_((check(options), options)),
+        capacity_(capacity),
+        pieces_((options.threads - 1) / shape.kv_heads + 1),
+        heads_at_once_((std::min)(options.threads, shape.kv_heads)),
+        block_(shape, options.window, capacity, heads_at_once_, pieces_),
+        mismatch_(static_cast<std::size_t>(heads_at_once_)) {
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
-    pieces_ = (options.threads - 1) / shape.kv_heads + 1;
-    heads_at_once_ = (std::min)(options.threads, shape.kv_heads);
-    mismatch_.resize(size(heads_at_once_));
-    scratch_.resize(size(heads_at_once_, head_scratch()) + size(heads_at_once_ * pieces_, task_scratch()));
   }
 
   const AttentionOptions& options() const { return options_; }  ///< with the scale that is used
 
-  /// q, out: [tokens, query_heads, head_dim]; keys, values: [kv_heads, rows, head_dim], tokens <= rows <= capacity.
-  /// sums: [slices, kv_heads, rows] is set to the probabilities' column sums over each group's heads: the last slices
-  /// are the newest tokens', the first is the sum of all earlier ones; an empty view: not wanted. A query whose
-  /// probabilities are not finite (a NaN in it, in a key) adds to no sum and gets what arithmetic gives. Errors:
-  /// another shape. O(tokens * query_heads * rows * head_dim).
+  /// q: [tokens, query_heads, head_dim]; keys: [kv_heads, rows, head_dim], tokens <= rows <= capacity; out and values
+  /// the same, but rows of value_size(). sums: [slices, kv_heads, rows] is set to the probabilities' column sums over
+  /// each group's heads: the last slices are the newest tokens', the first is the sum of all earlier ones; an empty
+  /// view: not wanted. A query whose probabilities are not finite (a NaN in it, in a key) adds to no sum and gets what
+  /// arithmetic gives. Errors: another shape. O(tokens * query_heads * rows * head_dim).
   template <class Q, class T, class O>
   void operator()(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys, const RowsView<T>& values,
                   const View<O>& out, const View<float>& sums, Executor run = {}) {
     const int tokens = q.shape(0), rows = keys.values.shape(1);
     require_call(q, keys, sums);
     require_rows("values", values, shape_.kv_heads, rows);
-    require_equal("values.shape[2]", values.values.shape(2), shape_.head_dim, "head_dim");
-    require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
+    require_equal("values.shape[2]", values.values.shape(2), shape_.value_size(), "value_size()");
+    require_shape("out", out, tokens, shape_.query_heads, shape_.value_size());
     for_each_head(run, [&](int head, int slot) {
       // Its first block sets what it sees, if that is all rows up to its own.
-      clear(sums, head, tokens == 0 || options_.window != 0 ? 0 : rows - tokens + (std::min)(block_, tokens), rows);
-      for (int t = 0; pieces_ == 1 && t < tokens; t += block_) {
-        const Block b = block(head, t, tokens, rows, slot, 0);
+      clear(sums, head, tokens == 0 || options_.window != 0 ? 0 : rows - tokens + (std::min)(block_.tokens(), tokens),
+            rows);
+      for (int t = 0; pieces_ == 1 && t < tokens; t += block_.tokens()) {
+        const Block b = block_(head, t, tokens, rows, slot, 0);
         load_queries(q, angles, b);
         logits(keys, angles, b, b.first_row, b.rows, b.p + b.first_row);
         softmax(b);
-        weigh(values, b, out, sums, 0, shape_.head_dim);
+        weigh(values, b, out, sums, 0, shape_.value_size());
       }
     });
-    for (int t = 0; pieces_ > 1 && t < tokens; t += block_) split(q, angles, keys, values, out, sums, t, run);
+    for (int t = 0; pieces_ > 1 && t < tokens; t += block_.tokens()) split(q, angles, keys, values, out, sums, t, run);
   }
 
   /// The same for rows without scales.
@@ -78,9 +76,10 @@ class Attention {
     require_shape("lse", lse, 1, q.shape(0), shape_.query_heads);
     std::fill(mismatch_.begin(), mismatch_.end(), 0.f);
     for_each_head(run, [&](int head, int slot) {
+      const std::size_t at = static_cast<std::size_t>(slot);
       clear(sums, head, 0, sums.shape(2));
-      for (int t = 0; t < q.shape(0); t += block_) {
-        const Block b = block(head, t, q.shape(0), keys.values.shape(1), slot, 0);
+      for (int t = 0; t < q.shape(0); t += block_.tokens()) {
+        const Block b = block_(head, t, q.shape(0), keys.values.shape(1), slot, 0);
         load_queries(q, angles, b);
         std::fill_n(b.norms, b.m, 0.f);
         for (int begin = b.first_row; begin < b.rows; begin += tile_rows) {
@@ -90,7 +89,7 @@ class Attention {
         }
         for (int i = 0; i < b.m; ++i)
           if (is_finite(lse.row(0, b.token(i))[b.query_head(i)]))
-            mismatch_[size(slot)] = (std::max)(mismatch_[size(slot)], std::abs(b.norms[i] - 1));
+            mismatch_[at] = (std::max)(mismatch_[at], std::abs(b.norms[i] - 1));
       }
     });
   }
@@ -111,7 +110,7 @@ class Attention {
     column_sums(q, angles, RowsView<T>(keys), lse, sums, run);
   }
 
-  std::size_t bytes() const { return (scratch_.size() + mismatch_.size()) * sizeof(float); }  ///< allocated
+  std::size_t bytes() const { return block_.bytes() + mismatch_.size() * sizeof(float); }  ///< allocated
 
  private:
   template <class Q, class T>
@@ -125,47 +124,14 @@ class Attention {
     if (!sums.empty()) require_shape("sums", sums, sums.shape(0), shape_.kv_heads, rows);
   }
 
-  // Query rows handled together, and cached rows a tile, which stays in the first-level cache. From many_queries on it
-  // pays to turn a tile, so that a packet holds one dimension of several rows and no lanes are left to add up.
-  static constexpr int block_rows = 64, tile_rows = 32, many_queries = 16;
+  using Block = AttentionBlock;
+
+  static constexpr int tile_rows = Block::tile_rows;
   static constexpr int sum_rows = 512;   // whose probabilities are added to the sums together, in the first-level cache
   static constexpr int dims_grain = 64;  // a part of a row's dimensions is whole packets and cache lines
 
-  /// Some tokens' queries of one KV head. Row i of m: token first + i / group, query head head * group + i % group.
-  struct Block {
-    int head, group, first, tokens, total;  // total: the call's tokens
-    int m, rows;                            // one past the last row that the last of them sees
-    int window, first_row;                  // how many each sees at most; a tile's first, that the first of them sees
-    std::ptrdiff_t stride;                  // of p
-    float *queries, *result, *p;            // [m, max(dim, tile_rows)], [m, dim], [m, rows]
-    float *tile, *turned;                   // [tile_rows, dim], [dim, tile_rows]
-    float* norms;                           // [m]: what a query's terms in p are to be multiplied by
-
-    int token(int i) const { return first + i / group; }
-    int query_head(int i) const { return head * group + i % group; }
-    int seen(int i) const { return rows - (first + tokens - 1 - token(i)); }  // one past its last
-    int from(int i) const { return (std::max)(0, seen(i) - window); }         // its first
-    int slice(int i, int slices) const { return (std::max)(0, token(i) - (total - slices)); }
-  };
-
   std::ptrdiff_t dim() const { return shape_.head_dim; }
-  template <class... N>
-  static std::size_t size(N... n) {
-    return (static_cast<std::size_t>(n) * ...);
-  }
-  int block_m() const { return block_ * shape_.group(); }
-  /// As many floats, or up to a cache line's more: what follows them is aligned as they are.
-  static std::ptrdiff_t whole(std::ptrdiff_t floats) { return (floats + 15) / 16 * 16; }
-  bool turns() const { return block_m() >= many_queries; }  // does a block ever have many queries?
-  static std::ptrdiff_t p_stride(int rows) { return whole((std::max)(rows, +tile_rows)); }
-  std::ptrdiff_t head_scratch() const {
-    return whole(block_m() * dim()) + whole(block_m()) + block_m() * p_stride(capacity_);
-  }
-  std::ptrdiff_t task_scratch() const {
-    return whole(block_m() * (std::max)(dim(), std::ptrdiff_t{tile_rows})) +
-           whole(tile_rows * dim()) * (turns() ? 2 : 1);
-  }
-
+  std::ptrdiff_t value_dim() const { return shape_.value_size(); }
   /// Calls f(head, slot) for each KV head; those of one slot come one after the other.
   template <class F>
   void for_each_head(Executor run, F&& f) const {
@@ -174,34 +140,12 @@ class Attention {
     });
   }
 
-  /// The block of a head that begins at token `first`, with the scratch of a slot and of one of its pieces.
-  Block block(int head, int first, int total, int rows, int slot, int piece) {
-    Block b;
-    b.head = head;
-    b.group = shape_.group();
-    b.first = first;
-    b.tokens = (std::min)(block_, total - first);
-    b.total = total;
-    b.m = b.tokens * b.group;
-    b.rows = rows - total + first + b.tokens;
-    b.window = options_.window == 0 ? (std::numeric_limits<int>::max)() : options_.window;
-    b.first_row = b.from(0) / tile_rows * tile_rows;
-    b.stride = p_stride(b.rows);
-    b.result = scratch_.data() + size(slot, head_scratch());
-    b.norms = b.result + whole(b.m * dim());
-    b.p = b.norms + whole(b.m);
-    b.queries = scratch_.data() + size(heads_at_once_, head_scratch()) + size(slot * pieces_ + piece, task_scratch());
-    b.tile = b.queries + whole(b.m * (std::max)(dim(), std::ptrdiff_t{tile_rows}));
-    b.turned = b.tile + whole(tile_rows * dim());
-    return b;
-  }
-
   /// One block of every head, each head's rows and then its dimensions split in pieces: the sums' order stays.
   template <class Q, class T, class O>
   void split(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys, const RowsView<T>& values,
              const View<O>& out, const View<float>& sums, int first, Executor run) {
     const auto at = [&](int task) {
-      return block(task / pieces_, first, q.shape(0), keys.values.shape(1), task / pieces_, task % pieces_);
+      return block_(task / pieces_, first, q.shape(0), keys.values.shape(1), task / pieces_, task % pieces_);
     };
     const int heads = shape_.kv_heads;  // all at once: there are more threads
     run(heads * pieces_, [&](int task) {
@@ -213,9 +157,9 @@ class Attention {
     });
     run(heads, [&](int head) { softmax(at(head * pieces_)); });
     run(heads * pieces_, [&](int task) {
-      const int grain = ((shape_.head_dim - 1) / dims_grain / pieces_ + 1) * dims_grain, begin = task % pieces_ * grain;
-      if (begin < shape_.head_dim)
-        weigh(values, at(task), out, sums, begin, (std::min)(shape_.head_dim, begin + grain));
+      const int dims = shape_.value_size();
+      const int grain = ((dims - 1) / dims_grain / pieces_ + 1) * dims_grain, begin = task % pieces_ * grain;
+      if (begin < dims) weigh(values, at(task), out, sums, begin, (std::min)(dims, begin + grain));
     });
   }
 
@@ -243,8 +187,8 @@ class Attention {
       const int count = (std::min)(tile_rows, end - r);
       const auto product = [&](const auto* k, std::ptrdiff_t stride) {
         if constexpr (std::is_same<decltype(k), const float*>::value)
-          if (b.m >= many_queries) {
-            const int columns = static_cast<int>(whole(count));  // out has room for them
+          if (b.m >= Block::many_queries) {
+            const int columns = static_cast<int>(AttentionBlocks::whole(count));  // out has room for them
             kernels::transpose(k, stride, count, shape_.head_dim, b.turned, columns);
             for (int i = 0; i < b.m; ++i) std::fill_n(out + i * b.stride, columns, 0.f);
             kernels::add(b.queries, dim(), b.m, static_cast<const float*>(b.turned), columns, shape_.head_dim, columns,
@@ -277,7 +221,7 @@ class Attention {
   /// Adds the probabilities of rows [r, r + count) to sums; who is the first to add to a slice sets it.
   void add_sums(const Block& b, int r, int count, const View<float>& sums) const {
     for (int i = 0; i < b.m; i += b.group) {
-      const int slice = b.slice(i, sums.shape(0)), end_row = end_of(b, i, r, count), from = from_of(b, i, r, end_row);
+      const int slice = b.slice(i, sums.shape(0)), end_row = b.end_of(i, r, count), from = b.from_of(i, r, end_row);
       const float *norms = b.norms + i, *p = b.p + i * b.stride + r + from;
       float* out = sums.row(slice, b.head) + r;
       bool set = options_.window == 0 && (slice > 0 || b.token(i) == 0);
@@ -291,12 +235,6 @@ class Attention {
     }
   }
 
-  /// Of the rows [r, r + count), query i sees [from_of(), end_of()), counted from r.
-  /// @{
-  static int end_of(const Block& b, int i, int r, int count) { return (std::max)(0, (std::min)(count, b.seen(i) - r)); }
-  static int from_of(const Block& b, int i, int r, int end) { return (std::min)(end, (std::max)(0, b.from(i) - r)); }
-  /// @}
-
   /// out, dimensions [begin, end) = norms times p times values; whose begin is 0 adds the probabilities to sums, if it
   /// is wanted. What a query does not see is not even multiplied by 0: there could be a NaN in it.
   template <class T, class O>
@@ -304,7 +242,7 @@ class Attention {
              int end) const {
     const int width = end - begin;
     float* result = b.result + begin;
-    for (int i = 0; i < b.m; ++i) std::fill_n(result + i * dim(), width, 0.f);
+    for (int i = 0; i < b.m; ++i) std::fill_n(result + i * value_dim(), width, 0.f);
     for (int r = b.first_row; r < b.rows; r += tile_rows) {
       const int count = (std::min)(tile_rows, b.rows - r);
       if (begin == 0 && (r - b.first_row) % sum_rows == 0 && !sums.empty())
@@ -317,13 +255,13 @@ class Attention {
       }
       const auto add = [&](const auto* v, std::ptrdiff_t stride, int i, int queries, int from, int to) {
         kernels::add(weights + i * weights_stride + from, weights_stride, queries, v + from * stride, stride, to - from,
-                     width, result + i * dim(), dim());
+                     width, result + i * value_dim(), value_dim());
       };
       const auto product = [&](const auto* v, std::ptrdiff_t stride) {
         if (r + count > b.seen(0) || r < b.from(b.m - 1)) {
           for (int i = 0; i < b.m; i += b.group) {
-            const int to = end_of(b, i, r, count);
-            add(v, stride, i, b.group, from_of(b, i, r, to), to);
+            const int to = b.end_of(i, r, count);
+            add(v, stride, i, b.group, b.from_of(i, r, to), to);
           }
           return;
         }
@@ -333,12 +271,12 @@ class Attention {
         if constexpr (kernels::loads_packets<T>) product(values.values.row(b.head, r) + begin, values.values.stride(1));
       } else {
         fill_tile(values.values, b, r, count, begin, end);
-        product(static_cast<const float*>(b.tile) + begin, dim());
+        product(static_cast<const float*>(b.tile) + begin, value_dim());
       }
     }
     for (int i = 0; i < b.m; ++i) {
-      Eigen::Map<Eigen::ArrayXf>(result + i * dim(), width) *= b.norms[i];
-      convert_row(result + i * dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
+      Eigen::Map<Eigen::ArrayXf>(result + i * value_dim(), width) *= b.norms[i];
+      convert_row(result + i * value_dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
     }
   }
 
@@ -381,15 +319,15 @@ class Attention {
   template <class T>
   void fill_tile(const View<const T>& cached, const Block& b, int r, int count, int begin, int end) const {
     for (int i = 0; i < count; ++i)
-      kernels::convert(cached.row(b.head, r + i) + begin, end - begin, b.tile + i * dim() + begin);
+      kernels::convert(cached.row(b.head, r + i) + begin, end - begin,
+                       b.tile + i * std::ptrdiff_t{cached.shape(2)} + begin);
   }
 
   Shape shape_;
   AttentionOptions options_;
-  int block_;                           // tokens handled together
-  int capacity_;                        // rows
-  int pieces_ = 1, heads_at_once_ = 1;  // tasks that a head is split into, and heads that have scratch
-  AlignedVector<float> scratch_;
+  int capacity_;                // rows
+  int pieces_, heads_at_once_;  // tasks that a head is split into, and heads that have scratch
+  AttentionBlocks block_;
   std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };
 

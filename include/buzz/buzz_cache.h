@@ -52,8 +52,9 @@ class BuzzCache {
   }
 
   /// One call: appends k and v, attends q over all rows, adds the probabilities to the scores, and evicts where it
-  /// should, so that the eviction acts from the next call. q, out: [tokens, query_heads, head_dim]; k, v: [tokens,
-  /// kv_heads, head_dim]; 0 <= tokens <= max_chunk; each of float, half or bfloat16. Causal within the call. out may be
+  /// should, so that the eviction acts from the next call. q: [tokens, query_heads, head_dim]; k: [tokens, kv_heads,
+  /// head_dim]; v and out the same, but rows of value_size(), and v empty where Shape::values_in_keys; 0 <= tokens <=
+  /// max_chunk; each of float, half or bfloat16. Causal within the call. out may be
   /// q, k or v (the same data and strides), or have no memory in common with any, be it one tensor that they are parts
   /// of. Errors: another shape, more tokens than max_chunk, an out that reaches into q, k, v or the cache; CacheFull:
   /// no room for the rows, a position past the Rope's. The cache is then as it was. O(tokens * query_heads * rows *
@@ -61,7 +62,7 @@ class BuzzCache {
   template <class Q, class K, class O>
   void attend(View<Q> q, View<K> k, View<K> v, View<O> out, Executor run = {}) {
     require_shape("q", q, k.shape(0), shape_.query_heads, shape_.head_dim);
-    require_shape("out", out, k.shape(0), shape_.query_heads, shape_.head_dim);
+    require_shape("out", out, k.shape(0), shape_.query_heads, shape_.value_size());
     require_apart("out", out, "q", q);
     require_apart("out", out, "k", k);
     require_apart("out", out, "v", v);
@@ -72,12 +73,15 @@ class BuzzCache {
     evict();
   }
 
-  /// Step 1: appends rows k, v: [tokens, kv_heads, head_dim], unrotated where there is a Rope. Errors as above.
+  /// Step 1: appends rows k, v, unrotated where there is a Rope. Shapes and errors as above.
   template <class K>
   void append(View<K> k, View<K> v) {
     const int tokens = k.shape(0);
     require_shape("k", k, tokens, shape_.kv_heads, shape_.head_dim);
-    require_shape("v", v, tokens, shape_.kv_heads, shape_.head_dim);
+    if (!shape_.values_in_keys)
+      require_shape("v", v, tokens, shape_.kv_heads, shape_.value_size());
+    else if (!v.empty())
+      fail("v", "given", "empty: values are in the keys");
     evictor_.check_append(tokens);
     const int first = next_rotary_position();
     if (!rotation().compact())
@@ -89,12 +93,12 @@ class BuzzCache {
     discard();
   }
 
-  /// Step 2: attends q over all rows; q, out: [tokens, query_heads, head_dim], the queries of the newest rows.
+  /// Step 2: attends q, the queries of the newest rows, over all rows.
   /// Errors: another shape, more tokens than max_chunk or rows, an out that reaches into q or the cache: see above.
   template <class Q, class O>
   void attend(View<Q> q, View<O> out, Executor run = {}) {
     const int tokens = check_queries(q);
-    require_shape("out", out, tokens, shape_.query_heads, shape_.head_dim);
+    require_shape("out", out, tokens, shape_.query_heads, shape_.value_size());
     require_apart("out", out, "q", q);
     require_not_own(out);
     if (tokens == 0) return;
@@ -208,6 +212,8 @@ class BuzzCache {
     a.same("type", type_code<T>);
     a.same("query_heads", self.shape_.query_heads);
     a.same("head_dim", self.shape_.head_dim);
+    a.same_since(3, "value_dim", self.shape_.value_size(), self.shape_.head_dim);
+    a.same_since(3, "values_in_keys", static_cast<int>(self.shape_.values_in_keys), 0);
     a.same("raw_keys", self.raw_keys_);
     self.attention_.options().archive(a);
     self.rotation().archive(a);
@@ -236,7 +242,8 @@ class BuzzCache {
   /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
   /// these.
   View<const T> keys() const { return store_.keys().values; }
-  View<const T> values() const { return store_.values().values; }  ///< as stored, [kv_heads, rows, head_dim]
+  /// As stored, [kv_heads, rows, value_size()]; parts of keys() where Shape::values_in_keys.
+  View<const T> values() const { return store_.values().values; }
   /// [1, kv_heads, rows], empty where T has no scales.
   View<const float> key_scales() const { return store_.keys().scales; }
   View<const float> value_scales() const { return store_.values().scales; }  ///< the same for values
@@ -268,6 +275,8 @@ class BuzzCache {
         angles_(raw_keys_ ? 0 : count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation().dims()})) {
     if (rotation().compact()) require_range("capacity", capacity(), 1, rope().max_position);
     if (raw_keys_) table_->reserve_places(capacity());
+    if (shape.values_in_keys && rotation().dims() > 0 && !raw_keys_)  // values must not be rotated too
+      require_range("rope.first", rope().first, shape.value_size(), shape.head_dim);
   }
   static std::shared_ptr<RopeTable> make_table(const Shape& shape, const Rope& rope) {
     check(shape);

@@ -168,10 +168,10 @@ class Rows {
     if constexpr (has_scale<T>) buzz::compact(kept, View<float>(scales_.data(), heads_, capacity_, 1));
   }
 
-  /// The first `rows` rows of every head.
-  RowsView<T> view(int rows) const {
+  /// The first `rows` rows of every head, and of each the first `dims` values.
+  RowsView<T> view(int rows, int dims) const {
     const std::ptrdiff_t stride = capacity_;
-    const View<const T> values(values_.data(), heads_, rows, dim_, stride * dim_, dim_);
+    const View<const T> values(values_.data(), heads_, rows, dims, stride * dim_, dim_);
     if constexpr (has_scale<T>) return {values, View<const float>(scales_.data(), 1, heads_, rows, 0, stride)};
     return values;
   }

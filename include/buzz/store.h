@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "buzz/rope.h"
@@ -17,12 +18,15 @@ class Store {
   Store(const Shape& shape, int capacity)
       : heads_(shape.kv_heads),
         dim_(shape.head_dim),
+        value_dim_(shape.value_size()),
+        in_keys_(shape.values_in_keys),
         keys_(heads_, capacity, dim_),
-        values_(heads_, capacity, dim_),
-        row_(static_cast<std::size_t>(dim_)) {}
+        values_(heads_, in_keys_ ? 0 : capacity, value_dim_),
+        row_(static_cast<std::size_t>((std::max)(dim_, in_keys_ ? 0 : value_dim_))) {}
 
-  /// Appends tokens rows of k and v, [tokens, kv_heads, head_dim]; keys are rotated by `angles`, [tokens,
-  /// rotation.dims()], unless that is null. The caller has checked shapes and room. O(tokens * kv_heads * head_dim).
+  /// Appends tokens rows of k and v, [tokens, kv_heads, head_dim] and value_size(), or no v where values are in the
+  /// keys; keys are rotated by `angles`, [tokens, rotation.dims()], unless that is null. The caller has checked shapes
+  /// and room. O(tokens * kv_heads * head_dim).
   template <class K>
   void append(const View<const K>& k, const View<const K>& v, const Rotation& rotation, const float* angles) {
     for (int t = 0; t < k.shape(0); ++t, ++rows_) {
@@ -34,7 +38,7 @@ class Store {
           rotation.rotate(angles + static_cast<std::ptrdiff_t>(t) * rotation.dims(), row_.data());
           keys_.put(h, rows_, static_cast<const float*>(row_.data()), row_.data());
         }
-        values_.put(h, rows_, v.row(t, h), row_.data());
+        if (!in_keys_) values_.put(h, rows_, v.row(t, h), row_.data());
       }
     }
   }
@@ -42,7 +46,7 @@ class Store {
   /// Keeps the rows that `kept` names. O(moved rows * head_dim).
   void compact(const KeptRows& kept) {
     keys_.compact(kept);
-    values_.compact(kept);
+    if (!in_keys_) values_.compact(kept);
     rows_ = kept.size();
   }
 
@@ -69,7 +73,7 @@ class Store {
   static void archive(Self& self, Archive& a) {
     for (int h = 0; h < self.heads_; ++h) {
       Rows<T>::archive(self.keys_, h, self.rows_, a);
-      Rows<T>::archive(self.values_, h, self.rows_, a);
+      if (!self.in_keys_) Rows<T>::archive(self.values_, h, self.rows_, a);
     }
   }
   /// For loading: the rows that archive() is to fill.
@@ -80,15 +84,17 @@ class Store {
 
   int rows() const { return rows_; }  ///< in use
   /// As stored: [kv_heads, rows, head_dim].
-  RowsView<T> keys() const { return keys_.view(rows_); }
-  RowsView<T> values() const { return values_.view(rows_); }  ///< the same for values
+  RowsView<T> keys() const { return keys_.view(rows_, dim_); }
+  /// The same for values, of value_size().
+  RowsView<T> values() const { return (in_keys_ ? keys_ : values_).view(rows_, value_dim_); }
   std::size_t bytes() const { return keys_.bytes() + values_.bytes() + row_.size() * sizeof(float); }  ///< allocated
 
  private:
-  int heads_, dim_;
+  int heads_, dim_, value_dim_;
+  bool in_keys_;
   int rows_ = 0;
   Rows<T> keys_, values_;
-  std::vector<float> row_;  // [head_dim]
+  std::vector<float> row_;  // [max(head_dim, value_size())]
 };
 
 }  // namespace buzz

@@ -59,9 +59,9 @@ class BasicCache {
 
   /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
   /// that name the field: what Shape, Batch, Policy, Rope, AttentionOptions do not allow; a score that on_device()
-  /// refuses; head_dim that is no multiple of 16 bytes or over 256; more than 65535 KV heads; keys that would have to
-  /// be stored raw; compact positions past max_position; max_rollback, which the device does not have. The pointers are
-  /// not checked.
+  /// refuses; value_dim or values_in_keys, which the device does not have; head_dim that is no multiple of 16 bytes or
+  /// over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
+  /// max_rollback, which the device does not have. The pointers are not checked.
   BasicCache(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
       : shape_((buzz::check(shape), check(shape, batch), shape)),
@@ -248,6 +248,8 @@ class BasicCache {
  private:
   static void check(const Shape& shape, const Batch& batch) {
     require_range("max_rollback", shape.max_rollback, 0, 0);
+    if (shape.values_in_keys) fail("values_in_keys", "true", "false: the device stores values apart");
+    require_equal("value_dim", shape.value_size(), shape.head_dim, "head_dim, or 0: the device has no other");
     require_range("head_dim", shape.head_dim, Pack<T>::size, 256);
     if (shape.head_dim % Pack<T>::size != 0) fail("head_dim", shape.head_dim, "whole packs of 16 bytes");
     // Queries times splits are blocks of a launch.
