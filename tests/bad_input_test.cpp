@@ -656,7 +656,7 @@ TEST(BadLayer, OutOfRange) {
 TEST(BadLayer, OneOfMany) {
   std::vector<typed::Options> layers(3, small());
   layers[1].window = -1;
-  expect_refused([&] { typed::Model<float>(kShape, layers); }, "window", "-1", ">= 0");
+  expect_refused([&] { typed::Model<float>(kShape, layers); }, "layer[1].window", "-1", ">= 0");
 }
 
 }  // namespace

@@ -268,7 +268,7 @@ TEST(RollbackOfAModel, IsInAllLayersOrInNone) {
   EXPECT_TRUE(model.layer(0).can_rollback(1));
   EXPECT_FALSE(model.can_rollback(1)) << "the second layer has evicted";
   const std::string before = bytes_of(model);
-  EXPECT_EQ(refused([&] { model.rollback(1); }), "rollback");
+  EXPECT_EQ(refused([&] { model.rollback(1); }), "layer[1].rollback");
   EXPECT_EQ(bytes_of(model), before);
   step();
   EXPECT_TRUE(model.can_rollback(1));

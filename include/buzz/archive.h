@@ -9,6 +9,7 @@
 
 #include "buzz/error.h"
 #include "buzz/finite.h"
+#include "buzz/option_visitor.h"
 
 namespace buzz {
 
@@ -181,6 +182,26 @@ class Reader {
   std::istream& in_;
   Checksum sum_;
   int version_ = 0;  // of the file
+};
+
+/// Options as fields of a saved file, with which the cache that reads it has to agree.
+template <class Archive>
+class OptionsOfFile final : public OptionVisitor {
+ public:
+  /// Into a Writer, or out of a Reader.
+  explicit OptionsOfFile(Archive& a) : a_(a) {}
+  bool saves() const override { return true; }  ///< it does
+  /// One option.
+  void whole(const char* name, int& value, long long, long long, const char*) override { a_.same(name, value); }
+
+ protected:
+  void number(const char* name, double& value, bool (*)(double), const char*, const char*) override {
+    a_.same(name, value);
+  }
+  void one_of(const char* name, int& value, const char* const*, int, const char*) override { a_.same(name, value); }
+
+ private:
+  Archive& a_;
 };
 
 }  // namespace buzz

@@ -5,6 +5,7 @@
 
 #include "buzz/attention.h"
 #include "buzz/evictor.h"
+#include "buzz/layer.h"
 #include "buzz/rope_table.h"
 
 namespace buzz {
@@ -40,7 +41,9 @@ class BuzzCache {
  public:
   /// Errors: what Shape, Policy, Rope or AttentionOptions do not allow.
   BuzzCache(const Shape& shape, const Policy& policy, const Rope& rope = {}, const AttentionOptions& attention = {})
-      : BuzzCache(make_table(shape, rope), shape, policy, attention) {}
+      : BuzzCache(Layer{shape, policy, rope, attention}) {}
+  /// Of a model's layer. Errors: the same, and check(Layer)'s.
+  explicit BuzzCache(const Layer& layer) : BuzzCache(make_table(layer), layer) {}
 
   BuzzCache(BuzzCache&&) = default;             ///< the source may only be destroyed or assigned to
   BuzzCache& operator=(BuzzCache&&) = default;  ///< the same
@@ -225,6 +228,7 @@ class BuzzCache {
   const Shape& shape() const { return shape_; }               ///< as given
   const Rope& rope() const { return rotation().rope(); }      ///< as given
   const Policy& policy() const { return evictor_.policy(); }  ///< as given
+  bool is_sliding() const { return sliding_; }                ///< see Layer::sliding
   /// The policy at work, to read.
   const Evictor& evictor() const { return evictor_; }
 
@@ -256,39 +260,73 @@ class BuzzCache {
   }
   /// Bytes allocated, all of them.
   std::size_t bytes() const { return memory().total(); }
+  /// The memory() of a cache that has not been made yet. No K and V are allocated; the policy and attention are made,
+  /// and dropped again, to ask them. Errors: those of the constructor.
+  static Memory memory_of(const Layer& layer) {
+    const auto table = make_table(layer);
+    Memory all = memory_without_table(layer, table->rotation());
+    table->reserve_places(places(layer));
+    all.scratch += table->bytes();
+    return all;
+  }
 
  private:
   friend class ModelCache<T>;
 
   BuzzCache(const BuzzCache&) = default;  // has the same table
-  BuzzCache(std::shared_ptr<RopeTable> table, const Shape& shape, const Policy& policy,
-            const AttentionOptions& attention)
-      : shape_(shape),
+  BuzzCache(std::shared_ptr<RopeTable> table, const Layer& layer)
+      : shape_(layer.shape),
+        sliding_(layer.sliding),
         table_(std::move(table)),
-        evictor_(policy, shape.kv_heads, shape.max_chunk, shape.max_rollback),
-        raw_keys_(stores_raw(rope(), policy, shape.max_chunk)),
-        store_(shape, evictor_.capacity()),
-        attention_(shape, attention, evictor_.capacity()),
-        sums_(evictor_.needs().attention ? count_of<float>("queries apart * kv_heads * capacity",
-                                                           {slices(shape.max_chunk), shape.kv_heads, capacity()})
-                                         : 0),
-        angles_(raw_keys_ ? 0 : count_of<float>("max_chunk * rope.dims", {shape.max_chunk, rotation().dims()})) {
-    if (rotation().compact()) require_range("capacity", capacity(), 1, rope().max_position);
-    if (raw_keys_) table_->reserve_places(capacity());
-    if (shape.values_in_keys && rotation().dims() > 0 && !raw_keys_)  // values must not be rotated too
-      require_range("rope.first", rope().first, shape.value_size(), shape.head_dim);
+        evictor_(evictor_of(layer)),
+        raw_keys_(stores_raw(layer)),
+        store_(shape_, evictor_.capacity()),
+        attention_(shape_, layer.attention, evictor_.capacity()),
+        sums_(sums_of(layer, evictor_)),
+        angles_(raw_keys_ ? 0 : angles_of(layer, rotation())) {
+    check_positions(layer, rotation());
+    table_->reserve_places(places(layer));
   }
-  static std::shared_ptr<RopeTable> make_table(const Shape& shape, const Rope& rope) {
-    check(shape);
-    return std::make_shared<RopeTable>(rope, shape.head_dim);
+  static std::shared_ptr<RopeTable> make_table(const Layer& layer) {
+    check(layer);
+    return std::make_shared<RopeTable>(layer.rope, layer.shape.head_dim);
+  }
+  static Evictor evictor_of(const Layer& l) {
+    return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback,
+                   l.sliding ? l.attention.window : 0);
+  }
+  static std::size_t sums_of(const Layer& l, const Evictor& evictor) {
+    if (!evictor.needs().attention) return 0;
+    return count_of<float>("queries apart * kv_heads * capacity",
+                           {slices(l.shape.max_chunk, evictor), l.shape.kv_heads, evictor.capacity()});
+  }
+  static std::size_t angles_of(const Layer& l, const Rotation& rotation) {
+    return count_of<float>("max_chunk * rope.dims", {l.shape.max_chunk, rotation.dims()});
+  }
+  /// Rows whose places' angles the table has to have.
+  static int places(const Layer& l) { return stores_raw(l) ? l.most_rows() : 0; }
+  static void check_positions(const Layer& l, const Rotation& rotation) {
+    if (rotation.compact()) require_range("capacity", l.most_rows(), 1, l.rope.max_position);
+    if (l.shape.values_in_keys && rotation.dims() > 0 && !stores_raw(l))  // values must not be rotated too
+      require_range("rope.first", l.rope.first, l.shape.value_size(), l.shape.head_dim);
+  }
+  static Memory memory_without_table(const Layer& l, const Rotation& rotation) {
+    check_positions(l, rotation);
+    const Evictor evictor = evictor_of(l);
+    const std::size_t one = Store<T>(l.shape, 1).bytes(), row = Store<T>(l.shape, 2).bytes() - one;
+    const std::size_t more =
+        count_of<char>("kv_heads * capacity * head_dim", {static_cast<long long>(row), evictor.capacity() - 1});
+    return {one + more, evictor.bytes(),
+            Attention(l.shape, l.attention, evictor.capacity()).bytes() +
+                (sums_of(l, evictor) + (stores_raw(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
   }
 
   /// Errors: rotated keys that would be rounded at every call.
-  static bool stores_raw(const Rope& rope, const Policy& policy, int max_chunk) {
-    const bool drifts = rope.positions == Positions::compact && !policy.moves_are_few(max_chunk);
-    if (rope.keys == KeyStorage::rotated && drifts)
+  static bool stores_raw(const Layer& l) {
+    const bool drifts = l.rope.positions == Positions::compact && !l.policy.moves_are_few(l.shape.max_chunk);
+    if (l.rope.keys == KeyStorage::rotated && drifts)
       fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
-    return rope.keys == KeyStorage::raw || (rope.keys == KeyStorage::automatic && drifts);
+    return l.rope.keys == KeyStorage::raw || (l.rope.keys == KeyStorage::automatic && drifts);
   }
 
   template <class O>
@@ -309,10 +347,11 @@ class BuzzCache {
   }
 
   /// The newest queries have a slice each where the score or a rollback needs it; one more slice is all the others'.
-  int slices(int tokens) const {
-    const int apart = evictor_.queries_apart();
+  static int slices(int tokens, const Evictor& evictor) {
+    const int apart = evictor.queries_apart();
     return tokens <= apart ? tokens : apart + 1;
   }
+  int slices(int tokens) const { return slices(tokens, evictor_); }
 
   /// Column sums of a call's queries: [slices, kv_heads, rows].
   View<float> sums(int slices) {
@@ -335,6 +374,7 @@ class BuzzCache {
   }
 
   Shape shape_;
+  bool sliding_;
   std::shared_ptr<RopeTable> table_;
   Evictor evictor_;
   bool raw_keys_;

@@ -27,13 +27,16 @@ namespace buzz {
 class Evictor {
  public:
   /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
-  /// to 2^20: the most that rollback() may take back, with a copy of what the score remembers for each.
-  /// Errors: options out of their range; a product of sizes past all memory. Where memory ends sooner: std::bad_alloc.
-  explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0)
+  /// to 2^20: the most that rollback() may take back, with a copy of what the score remembers for each. rows_seen:
+  /// where queries see the newest so many rows alone, and the score has no memory; then rollback() goes back past
+  /// evictions too, as far as that many rows are left. 0: all rows are seen. Errors: options out of their range; a
+  /// product of sizes past all memory. Where memory ends sooner: std::bad_alloc.
+  explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0, int rows_seen = 0)
       : policy_(policy),
         heads_((require_size("kv_heads", kv_heads, most_heads), kv_heads)),
         max_chunk_(max_chunk),
         max_rollback_((require_range("max_rollback", max_rollback, 0, 1 << 20), max_rollback)),
+        rows_seen_(rows_seen),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
         score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
@@ -168,7 +171,8 @@ class Evictor {
   }
   const Pins& pins() const { return pins_; }  ///< positions that no eviction takes
 
-  /// Can the newest `tokens` rows be taken back? Not past the last eviction, nor more than max_rollback. O(1).
+  /// Can the newest `tokens` rows be taken back? Not past the last eviction (but see rows_seen), nor more than
+  /// max_rollback. O(1).
   bool can_rollback(int tokens) const {
     return tokens == 0 || (tokens > 0 && tokens <= max_rollback_ && next_ - tokens >= undo_.floor());
   }
@@ -252,24 +256,6 @@ class Evictor {
   }
 
  private:
-  /// The options as fields of a saved file.
-  template <class Archive>
-  class OptionsOfFile final : public OptionVisitor {
-   public:
-    explicit OptionsOfFile(Archive& a) : a_(a) {}
-    bool saves() const override { return true; }
-    void whole(const char* name, int& value, long long, long long, const char*) override { a_.same(name, value); }
-
-   protected:
-    void number(const char* name, double& value, bool (*)(double), const char*, const char*) override {
-      a_.same(name, value);
-    }
-    void one_of(const char* name, int& value, const char* const*, int, const char*) override { a_.same(name, value); }
-
-   private:
-    Archive& a_;
-  };
-
   template <class... N>
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
@@ -350,7 +336,8 @@ class Evictor {
     if (forgotten >= 0) score().forget(r.sink + forgotten);
     rows_ = kept_.size();
     hive_ = middle;
-    undo_.clear(next_);
+    const int spare = rows_seen_ == 0 ? 0 : (std::max)(0, r.window - (rows_seen_ - 1));
+    undo_.clear((std::max)(undo_.floor(), next_ - spare));
     return kept_;
   }
 
@@ -377,7 +364,7 @@ class Evictor {
   const std::int32_t* position_row(int head) const { return positions_.data() + size(head, capacity_); }
 
   Policy policy_;
-  int heads_, max_chunk_, max_rollback_, capacity_;
+  int heads_, max_chunk_, max_rollback_, rows_seen_, capacity_;
   Needs needs_;
   AnyScore score_;  // this sequence's
   int rows_ = 0, hive_ = 0, next_ = 0;

@@ -1,35 +1,39 @@
 #pragma once
 
+#include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
 
 namespace buzz {
 
-/// The caches of all layers of one sequence, each layer with its own policy. Sequences side by side have a ModelCache
-/// each. Layers share the angles of their positions: see RopeTable.
+/// The caches of all layers of one sequence, each layer of its own description, global or sliding. Sequences side by
+/// side have a ModelCache each. Layers share the angles of their positions: see RopeTable. What a layer refuses is
+/// named by it: "layer[2].window".
 template <class T>
 class ModelCache {
  public:
   using Cache = BuzzCache<T>;  ///< of a layer
 
-  /// policies: one for each layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses;
-  /// more bytes than that.
-  ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
-             const AttentionOptions& attention = {},
-             std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
-    require_at_least("layers", static_cast<long long>(policies.size()), 1);
-    layers_.reserve(policies.size());
-    const auto table = Cache::make_table(shape, rope);
-    if (policies.size() > 1) table->reserve_calls(shape.max_chunk);
-    for (const Policy& p : policies) {
-      layers_.push_back(Cache(table, shape, p, attention));
-      if (bytes() > max_bytes)
-        fail("bytes", std::to_string(bytes()) + " after layer " + std::to_string(layers() - 1),
-             "<= max_bytes = " + std::to_string(max_bytes));
+  /// One cache a layer, at least one. max_bytes: what bytes() may come to. Errors: what BuzzCache refuses; more bytes
+  /// than that, before any of them is allocated.
+  explicit ModelCache(const std::vector<Layer>& layers,
+                      std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
+    const auto tables = tables_of(layers);
+    if (max_bytes < (std::numeric_limits<std::size_t>::max)()) {
+      const std::size_t bytes = memory_of(layers).total();
+      if (bytes > max_bytes) fail("bytes", std::to_string(bytes), "<= max_bytes = " + std::to_string(max_bytes));
     }
+    layers_.reserve(layers.size());
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      refusing_as(name(i), [&] { layers_.push_back(Cache(tables[i], layers[i])); });
   }
+  /// Layers that are alike but for their policies.
+  ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
+             const AttentionOptions& attention = {}, std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)())
+      : ModelCache(layers_of(shape, policies, rope, attention), max_bytes) {}
 
   ModelCache(ModelCache&&) = default;             ///< the source may only be destroyed or assigned to
   ModelCache& operator=(ModelCache&&) = default;  ///< the same
@@ -53,42 +57,60 @@ class ModelCache {
     return sum;
   }
   std::size_t bytes() const { return memory().total(); }  ///< Bytes allocated, all of them.
+  /// The memory() of a model's caches that have not been made yet; see BuzzCache::memory_of. Errors: those of the
+  /// constructor.
+  static Memory memory_of(const std::vector<Layer>& layers) {
+    const auto tables = tables_of(layers);
+    Memory sum;
+    for (std::size_t i = 0; i < layers.size(); ++i)
+      refusing_as(name(i), [&] {
+        sum += Cache::memory_without_table(layers[i], tables[i]->rotation());
+        tables[i]->reserve_places(Cache::places(layers[i]));
+      });
+    for (std::size_t i = 0; i < tables.size(); ++i)
+      if (std::find(tables.begin(), tables.end(), tables[i]) == tables.begin() + static_cast<std::ptrdiff_t>(i))
+        sum.scratch += tables[i]->bytes();
+    return sum;
+  }
 
   /// As newly made, all layers.
   void reset() {
     for (Cache& c : layers_) c.reset();
   }
 
-  /// In all layers, or in none: see BuzzCache. Errors: one layer refuses.
+  /// In all layers but sliding ones, or in none: see BuzzCache. Errors: one layer refuses.
   void pin(int first, int count) {
-    for (const Cache& c : layers_) c.evictor().check_pin(first, count);
-    for (Cache& c : layers_) c.pin(first, count);
+    for_each([&](const Cache& c) { c.is_sliding() ? void() : c.evictor().check_pin(first, count); });
+    for_each([&](Cache& c) { c.is_sliding() ? void() : c.pin(first, count); });
   }
-  /// The end of a pin(), in all layers; errors: see Evictor::unpin.
+  /// The end of a pin(), in all of them; errors: see Evictor::unpin.
   void unpin(int first, int count) {
-    for (Cache& c : layers_) c.unpin(first, count);
+    for_each([&](Cache& c) { c.is_sliding() ? void() : c.unpin(first, count); });
   }
-  /// Can all layers take the newest `tokens` rows back? Not where some have appended the newest call and others have
-  /// not yet.
+  /// Can all layers take the newest `tokens` rows back? Not past the last eviction of one that is not sliding, and not
+  /// where some have appended the newest call and others have not yet.
   bool can_rollback(int tokens) const {
     for (const Cache& c : layers_)
       if (!c.can_rollback(tokens) || (tokens > 0 && c.next_position() != layers_[0].next_position())) return false;
     return true;
   }
-  /// Takes them back in all layers, or in none. Errors: can_rollback() says no.
+  /// Takes them back in all layers, or in none: bit for bit, but that a sliding layer which has evicted since holds
+  /// fewer old rows, which no query sees; what it attends then may differ in the last bits. Errors: can_rollback() says
+  /// no.
   void rollback(int tokens) {
-    for (std::size_t i = 0; i < layers_.size() && tokens > 0; ++i)
-      require_equal(field(i, "next_position").c_str(), layers_[i].next_position(), layers_[0].next_position(),
-                    "layer[0].next_position");
-    for (const Cache& c : layers_) c.evictor().check_rollback(tokens);
-    for (Cache& c : layers_) c.rollback(tokens);
+    for_each([&](const Cache& c) {
+      if (tokens > 0)
+        require_equal("next_position", c.next_position(), layers_[0].next_position(), "layer[0].next_position");
+    });
+    for_each([&](const Cache& c) { c.evictor().check_rollback(tokens); });
+    for_each([&](Cache& c) { c.rollback(tokens); });
   }
 
   /// All layers in one stream; see BuzzCache. Errors: the stream refuses; a layer whose unobserved() is not 0.
   void save(std::ostream& out) const {
-    for (std::size_t i = 0; i < layers_.size(); ++i)
-      require_equal(field(i, "unobserved").c_str(), layers_[i].unobserved(), 0,
-                    "at save(): observe() or discard() first");
+    for_each([](const Cache& c) {
+      require_equal("unobserved", c.unobserved(), 0, "at save(): observe() or discard() first");
+    });
     Writer writer(out);
     writer.same("layers", layers());
     for (const Cache& c : layers_) Cache::archive(c, writer);
@@ -100,10 +122,10 @@ class ModelCache {
     Reader reader(in);
     reader.same("layers", layers());
     ModelCache loaded = fork();
-    for (Cache& c : loaded.layers_) {
+    loaded.for_each([&](Cache& c) {
       c.reset();
       Cache::archive(c, reader);
-    }
+    });
     reader.finish();
     *this = std::move(loaded);
   }
@@ -125,8 +147,38 @@ class ModelCache {
     return first;
   }
 
-  static std::string field(std::size_t layer, const char* name) {
-    return "layer[" + std::to_string(layer) + "]." + name;
+  static std::string name(std::size_t layer) { return "layer[" + std::to_string(layer) + "]"; }
+  /// f(layer) of each; what it refuses is that layer's.
+  /// @{
+  template <class F>
+  void for_each(F&& f) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) refusing_as(name(i), [&] { f(layers_[i]); });
+  }
+  template <class F>
+  void for_each(F&& f) const {
+    for (std::size_t i = 0; i < layers_.size(); ++i) refusing_as(name(i), [&] { f(layers_[i]); });
+  }
+  /// @}
+
+  static std::vector<Layer> layers_of(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope,
+                                      const AttentionOptions& attention) {
+    std::vector<Layer> layers;
+    for (const Policy& p : policies) layers.push_back({shape, p, rope, attention});
+    return layers;
+  }
+  /// A table of angles for each layer: the same where they rotate alike. Errors: no layer, a Shape or Rope.
+  static std::vector<std::shared_ptr<RopeTable>> tables_of(const std::vector<Layer>& layers) {
+    require_at_least("layers", static_cast<long long>(layers.size()), 1);
+    std::vector<std::shared_ptr<RopeTable>> tables;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      tables.push_back(refusing_as(name(i), [&] { return Cache::make_table(layers[i]); }));
+      std::size_t j = 0;
+      while (layers[j].rope != layers[i].rope || layers[j].shape.head_dim != layers[i].shape.head_dim) ++j;
+      if (j == i) continue;
+      tables[i] = tables[j];
+      tables[i]->reserve_calls((std::max)(layers[i].shape.max_chunk, layers[j].shape.max_chunk));
+    }
+    return tables;
   }
 
   std::size_t index(int i) const {

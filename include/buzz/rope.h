@@ -55,6 +55,14 @@ struct Rope {
   bool can_compact() const { return rotates() && !multi_axis; }
 };
 
+/// Field by field: do they rotate alike?
+inline bool operator==(const Rope& a, const Rope& b) {
+  return a.base == b.base && a.dims == b.dims && a.first == b.first && a.pairs == b.pairs &&
+         a.positions == b.positions && a.keys == b.keys && a.max_position == b.max_position &&
+         a.frequencies == b.frequencies && a.attention_factor == b.attention_factor && a.multi_axis == b.multi_axis;
+}
+inline bool operator!=(const Rope& a, const Rope& b) { return !(a == b); }  ///< not that
+
 /// The frequency of pair i of dims / 2, base^(-2i / dims): the same bits under any compiler flag, since saved caches
 /// have to agree on it.
 inline double frequency(double base, int i, int dims) {
