@@ -306,7 +306,7 @@ TEST(PinsOfAModel, AreInAllLayersOrInNone) {
   typed::Options roomy, tight;
   tight.threshold = 3;
   typed::Model<float> model({1, 1, 4, 1}, {roomy, tight});
-  EXPECT_EQ(refused([&] { model.pin(10, 3); }), "pinned rows");
+  EXPECT_EQ(refused([&] { model.pin(10, 3); }), "layer[1].pinned rows");
   EXPECT_TRUE(model.layer(0).evictor().pins().empty());
   model.pin(10, 2);
   EXPECT_TRUE(model.layer(0).evictor().pins().contains(11));
