@@ -10,32 +10,31 @@
 
 namespace buzz {
 
-/// Its sign bit is set where one of values[0..N) is no attention sum, or is -0. A constant trip count is vectorised at
-/// -O2 too, and one past 16 at -O3, before unrolling.
+/// The sign bit is set where this is no attention sum's bits, or -0's.
+constexpr std::uint32_t doubt(std::uint32_t bits) { return bits | (most_attention - bits); }
+/// The same of any of values[0..N). A constant trip count is vectorised at -O2 too, and one past 16 at -O3, before
+/// unrolling; of two values at once, since one waits for the other.
 template <int N>
 std::uint32_t doubts(const float* values) {
-  const auto doubt = [](std::uint32_t bits) { return bits | (most_attention - bits); };
+  constexpr std::uint32_t bits_of_2 = 0x40000000u;
   std::uint32_t any = 0;
-#if defined(__SSE2__) && !defined(__SSE4_1__)  // which has no maximum of integers
+  for (int i = 0; i < N / 2; ++i) any |= bits_of(values[i]) | bits_of(values[N / 2 + i]);
+  if (any < bits_of_2) return 0;  // nearly always, at a quarter of the operations
   for (int i = 0; i < N; ++i) any |= doubt(bits_of(values[i]));
   return any;
-#else
-  for (int i = 0; i < N; ++i) any = (std::max)(any, bits_of(values[i]));
-  return doubt(any);
-#endif
 }
 
 /// Refuses what can be no attention probability, nor a sum of them: what is not finite, below 0 or above 2^64.
 /// not_finite: that is let pass. Returns whether all are from 0 to 2^64, and none is -0. O(count).
 template <class Family = InvalidArgument>
 bool require_attention_sums(const char* field, const float* values, int count, bool not_finite = false) {
-  constexpr int large = 128, small = 32;
+  constexpr int large = 128, small = 64;
   std::uint32_t any = 0;
   int i = 0;
   for (; count - i >= large; i += large) any |= doubts<large>(values + i);
   if (count >= small)
     for (; i < count; i += small) any |= doubts<small>(values + (std::min)(i, count - small));  // some twice
-  for (; i < count; ++i) any |= doubts<1>(values + i);
+  for (; i < count; ++i) any |= doubt(bits_of(values[i]));
   if (any >> 31 == 0) return true;
   for (i = 0; i < count; ++i)
     if (!is_attention(values[i]) && !(not_finite && !is_finite(values[i])))
