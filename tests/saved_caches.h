@@ -42,7 +42,7 @@ std::vector<float> call(buzz::BuzzCache<T>& cache, Numbers& numbers, int tokens)
   };
   cache.attend(view(q, query_heads), view(k, kv_heads), view(v, kv_heads),
                buzz::View<float>(out.data(), tokens, query_heads, head_dim));
-  if (cache.policy().score.template as<buzz::UserScoresOptions>() != nullptr) {
+  if (cache.policy().score.kind == buzz::ScoreKind::user) {
     const std::vector<float> scores = numbers(kv_heads * cache.rows());
     cache.give(buzz::View<const float>(scores.data(), 1, kv_heads, cache.rows()));
   }

@@ -59,7 +59,7 @@ inline void fill(buzz::Policy& policy, const std::string& text, const Sizes& siz
 inline buzz::Policy sized_policy(const std::string& spec, const Sizes& sizes) {
   const std::size_t colon = (std::min)(spec.find(':'), spec.size());
   buzz::Policy own = buzz::policy(spec.substr(0, colon));
-  if (own.score.as<buzz::UserScoresOptions>() != nullptr)
+  if (own.score.kind == buzz::ScoreKind::user)
     fail("policy", own.name, "one without scores of the user's, which nobody gives here");
   if (own.select.as<buzz::KeepAll::Options>() != nullptr) {
     if (colon < spec.size()) fail("policy", printable(spec), own.name + ", which has no options here");

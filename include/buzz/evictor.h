@@ -100,7 +100,7 @@ class Evictor {
   }
   /// The user's scores, [1, kv_heads, rows()], for UserScores; earlier ones go. Errors: another shape, another policy.
   void give(View<const float> scores) {
-    if (policy_.score.as<UserScoresOptions>() == nullptr) fail("policy", policy_.name, "one with UserScores");
+    if (policy_.score.kind != ScoreKind::user) fail("policy", policy_.name, "one with UserScores");
     require_shape("scores", scores, 1, heads_, rows_);
     observe_slice(scores, 0, 1);
   }

@@ -37,29 +37,42 @@ inline Rule rule_of(const Selection& select) {
 
 /// A score, in words.
 inline std::string in_words(const ScoreSpec& score) {
-  if (const auto* f = score.as<FadedSpec>()) return "faded " + in_words(f->of[0]);
-  if (score.as<NoScoreOptions>()) return "no score";
-  if (score.as<AttentionSumOptions>()) return "attention sum";
-  if (score.as<DiversityOptions>()) return "key diversity";
-  if (score.as<UserScoresOptions>()) return "user scores";
-  if (score.as<ValueNormOptions>()) return "value norm";
-  if (score.as<RecentAttentionOptions>()) return "recent attention";
-  return score.as<SumSpec>() ? "sum" : "a score of one's own";
+  switch (score.kind) {
+    case ScoreKind::none:
+      return "no score";
+    case ScoreKind::attention_sum:
+      return "attention sum";
+    case ScoreKind::user:
+      return "user scores";
+    case ScoreKind::key_diversity:
+      return "key diversity";
+    case ScoreKind::value_norm:
+      return "value norm";
+    case ScoreKind::recent_attention:
+      return "recent attention";
+    case ScoreKind::sum:
+      return "sum";
+    case ScoreKind::faded:
+      return "faded " + in_words(score.of[0]);
+    case ScoreKind::own:
+      break;
+  }
+  return "a score of one's own";
 }
 
 /// Of a policy that has been checked, with room for so many rows. Errors: a score that the device does not have.
 inline DevicePolicy on_device(const Policy& policy, int capacity) {
   DevicePolicy d;
-  const auto* faded = policy.score.as<FadedSpec>();
-  const ScoreSpec& score = faded != nullptr ? faded->of[0] : policy.score;
-  if (const auto* attention = score.as<AttentionSumOptions>())
-    d.fold = {attention->attention, attention->decay};
-  else if (const auto* diversity = score.as<DiversityOptions>())
-    d.diversity = *diversity;
-  else if (!policy.score.as<NoScoreOptions>())
+  const bool faded = policy.score.kind == ScoreKind::faded;
+  const ScoreSpec& score = faded ? policy.score.of[0] : policy.score;
+  if (score.kind == ScoreKind::attention_sum)
+    d.fold = {score.attention.attention, score.attention.decay};
+  else if (score.kind == ScoreKind::key_diversity)
+    d.diversity = score.diversity;
+  else if (policy.score.kind != ScoreKind::none)
     fail("policy", (policy.name.empty() ? "" : policy.name + ": ") + in_words(policy.score),
          "attention sum or key diversity, faded or not, or no score: the device has no other");
-  if (faded != nullptr) d.fade = faded->fading.fade / static_cast<float>(capacity);
+  if (faded) d.fade = policy.score.fading.fade / static_cast<float>(capacity);
   d.needs = score.needs();
   d.one_list = policy.keeps_one_list();
   d.rule = rule_of(policy.select);

@@ -14,18 +14,27 @@ namespace buzz {
 
 /// The score that a spec describes, before its reserve(). Errors: a sum of two that are stateful.
 inline AnyScore make_score(const ScoreSpec& spec) {
-  struct Make {
-    AnyScore operator()(const NoScoreOptions&) const { return NoScore(); }
-    AnyScore operator()(const AttentionSumOptions& o) const { return AttentionSum(o); }
-    AnyScore operator()(const UserScoresOptions&) const { return UserScores(); }
-    AnyScore operator()(const DiversityOptions& o) const { return KeyDiversity(o); }
-    AnyScore operator()(const ValueNormOptions&) const { return ValueNorm(); }
-    AnyScore operator()(const RecentAttentionOptions& o) const { return RecentAttention(o); }
-    AnyScore operator()(const SumSpec& s) const { return Sum(make_score(s.of[0]), make_score(s.of[1]), s.weight); }
-    AnyScore operator()(const FadedSpec& f) const { return Faded(make_score(f.of[0]), f.fading); }
-    AnyScore operator()(const AnyScore& own) const { return own; }
-  };
-  return std::visit(Make(), spec.is);
+  switch (spec.kind) {
+    case ScoreKind::none:
+      return NoScore();
+    case ScoreKind::attention_sum:
+      return AttentionSum(spec.attention);
+    case ScoreKind::user:
+      return UserScores();
+    case ScoreKind::key_diversity:
+      return KeyDiversity(spec.diversity);
+    case ScoreKind::value_norm:
+      return ValueNorm();
+    case ScoreKind::recent_attention:
+      return RecentAttention(spec.recent);
+    case ScoreKind::sum:
+      return Sum(make_score(spec.of[0]), make_score(spec.of[1]), spec.weight);
+    case ScoreKind::faded:
+      return Faded(make_score(spec.of[0]), spec.fading);
+    case ScoreKind::own:
+      break;
+  }
+  return spec.score;
 }
 
 }  // namespace buzz

@@ -3,7 +3,6 @@
 #include <limits>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "buzz/finite.h"
@@ -13,83 +12,62 @@
 
 namespace buzz {
 
-struct ScoreSpec;
-
-/// One score plus `weight` times another, each in units of its deviation. At most one of them may be stateful.
-struct SumSpec {
-  std::vector<ScoreSpec> of;  ///< two
-  float weight = 1;           ///< of the second; finite
-};
-/// A score of which a row loses some with its age.
-struct FadedSpec {
-  std::vector<ScoreSpec> of;  ///< one
-  FadingOptions fading;       ///< how fast
-};
+/// The library's scores, by the numbers of saved files, two that are made of others, and yours.
+enum class ScoreKind { none, attention_sum, user, key_diversity, value_norm, recent_attention, sum, faded, own };
 
 /// How important a row is, as a value: which score, with its options. make_score() makes it one sequence's.
 struct ScoreSpec {
-  /// One of the library's, or of one's own.
-  std::variant<NoScoreOptions, AttentionSumOptions, UserScoresOptions, DiversityOptions, ValueNormOptions,
-               RecentAttentionOptions, SumSpec, FadedSpec, AnyScore>
-      is;
+  ScoreKind kind = ScoreKind::none;
+  AttentionSumOptions attention;  ///< of attention_sum
+  RecentAttentionOptions recent;  ///< of recent_attention
+  DiversityOptions diversity;     ///< of key_diversity
+  FadingOptions fading;           ///< of faded: a row loses some with its age
+  float weight = 1;               ///< of sum: of the second, each in units of its deviation; finite
+  std::vector<ScoreSpec> of;      ///< sum: two, of which one at most may be stateful; faded: one
+  AnyScore score;                 ///< own
 
-  /// From any of those.
-  template <class Options, class = std::enable_if_t<!std::is_base_of<ScoreSpec, std::decay_t<Options>>::value>>
-  ScoreSpec(Options&& o) : is(std::forward<Options>(o)) {}  // NOLINT: it is that score
-
-  /// Deep copies. (Not inlined: gcc 12 takes a variant's other members for uninitialised.)
-  /// @{
-  BUZZ_NOINLINE ScoreSpec(const ScoreSpec& other) : is(other.is) {}
-  BUZZ_NOINLINE ScoreSpec(ScoreSpec&& other) noexcept : is(std::move(other.is)) {}
-  BUZZ_NOINLINE ScoreSpec& operator=(const ScoreSpec& other) {
-    is = other.is;
-    return *this;
-  }
-  BUZZ_NOINLINE ScoreSpec& operator=(ScoreSpec&& other) noexcept {
-    is = std::move(other.is);
-    return *this;
-  }
-  BUZZ_NOINLINE ~ScoreSpec() {}  // NOLINT(modernize-use-equals-default)
-  /// @}
-
-  /// Its options, if it is of that kind; else null.
-  template <class Options>
-  const Options* as() const {
-    return std::get_if<Options>(&is);
-  }
   /// What it has to see.
   Needs needs() const {
-    if (as<AttentionSumOptions>() || as<RecentAttentionOptions>()) return {true, false, false};
-    if (as<DiversityOptions>()) return {false, true, false};
-    if (as<ValueNormOptions>()) return {false, false, true};
-    if (const auto* s = as<SumSpec>()) return s->of[0].needs() | s->of[1].needs();
-    if (const auto* f = as<FadedSpec>()) return f->of[0].needs();
-    if (const auto* own = as<AnyScore>()) return (*own)->needs();
-    return {};
+    Needs needs;
+    needs.attention = kind == ScoreKind::attention_sum || kind == ScoreKind::recent_attention;
+    needs.keys = kind == ScoreKind::key_diversity;
+    needs.values = kind == ScoreKind::value_norm;
+    for (const ScoreSpec& one : of) needs = needs | one.needs();
+    return kind == ScoreKind::own ? score->needs() : needs;
   }
   /// The number that names it in saved files; those of 0.1.0 have the same.
   int code() const {
-    if (const auto* s = as<SumSpec>()) return 10000 + 100 * s->of[0].code() + s->of[1].code();
-    if (const auto* f = as<FadedSpec>()) return 2000000 + f->of[0].code();
-    static constexpr int codes[] = {0, 1, 2, 3, 4, 5};
-    return is.index() < 6 ? codes[is.index()] : own_code;
+    if (kind == ScoreKind::sum) return 10000 + 100 * of[0].code() + of[1].code();
+    if (kind == ScoreKind::faded) return 2000000 + of[0].code();
+    return kind == ScoreKind::own ? own_code : static_cast<int>(kind);
   }
   /// Its options, in the order of saved files.
   void options(OptionVisitor& v) {
-    std::visit([&](auto& o) { list(v, o); }, is);
+    for (ScoreSpec& one : of) one.options(v);
+    if (kind == ScoreKind::attention_sum) list(v, attention);
+    if (kind == ScoreKind::recent_attention) list(v, recent);
+    if (kind == ScoreKind::key_diversity) list(v, diversity);
+    if (kind == ScoreKind::sum)
+      v.real(
+          "weight", weight, [](double x) { return is_float(x); }, "finite", "of the second score");
+    if (kind == ScoreKind::faded)
+      v.real(
+          "fade", fading.fade, [](double x) { return x >= 0 && is_float(x); }, "finite and >= 0",
+          "importance that a row loses with each `capacity` tokens of its age");
   }
-  /// Errors: an option out of its range; a sum of two that are stateful.
+  /// Errors: an option out of its range.
   void check() const {
-    std::visit([](const auto& o) { check_one(o); }, is);
+    for (const ScoreSpec& one : of) one.check();
+    buzz::check(attention);
+    buzz::check(recent);
+    buzz::check(diversity);
+    buzz::check(fading);
+    if (!is_finite(weight)) fail("weight", std::to_string(weight), "finite");
   }
 
   static constexpr int own_code = 1 << 30;  ///< code() of scores of one's own
 
  private:
-  static void list(OptionVisitor&, NoScoreOptions&) {}
-  static void list(OptionVisitor&, UserScoresOptions&) {}
-  static void list(OptionVisitor&, ValueNormOptions&) {}
-  static void list(OptionVisitor&, AnyScore&) {}
   static void list(OptionVisitor& v, AttentionSumOptions& o) {
     static const char* const kinds[] = {"accumulated", "latest", "mean", "newest", "largest", "decayed"};
     v.choice("attention", o.attention, kinds, "how the attention that a row received makes its score");
@@ -110,52 +88,64 @@ struct ScoreSpec {
     v.choice("unlike", o.unlike, measures, "the measure of unlikeness");
     v.choice("mean_over", o.mean_over, means, "the rows whose mean it is from");
   }
-  static void list(OptionVisitor& v, SumSpec& s) {
-    for (ScoreSpec& one : s.of) one.options(v);
-    v.real(
-        "weight", s.weight, [](double x) { return is_float(x); }, "finite", "of the second score");
-  }
-  static void list(OptionVisitor& v, FadedSpec& f) {
-    f.of[0].options(v);
-    v.real(
-        "fade", f.fading.fade, [](double x) { return x >= 0 && is_float(x); }, "finite and >= 0",
-        "importance that a row loses with each `capacity` tokens of its age");
-  }
   static bool is_float(double x) {
     return is_finite(x) && x >= -static_cast<double>((std::numeric_limits<float>::max)()) &&
            x <= static_cast<double>((std::numeric_limits<float>::max)());
-  }
-
-  template <class Options>
-  static void check_one(const Options& o) {
-    buzz::check(o);
-  }
-  static void check_one(const AnyScore&) {}
-  static void check_one(const SumSpec& s) {
-    for (const ScoreSpec& one : s.of) one.check();
-    if (!is_finite(s.weight)) fail("weight", std::to_string(s.weight), "finite");
-  }
-  static void check_one(const FadedSpec& f) {
-    f.of[0].check();
-    buzz::check(f.fading);
   }
 };
 
 /// The scores, as values. Yours: a class derived from Score that can be copied.
 /// @{
-inline ScoreSpec no_score() { return NoScoreOptions(); }
-inline ScoreSpec attention_sum(const AttentionSumOptions& o = {}) { return o; }
-inline ScoreSpec recent_attention(const RecentAttentionOptions& o = {}) { return o; }
-inline ScoreSpec key_diversity(const DiversityOptions& o = {}) { return o; }
-inline ScoreSpec value_norm() { return ValueNormOptions(); }
-inline ScoreSpec user_score() { return UserScoresOptions(); }
-inline ScoreSpec sum(ScoreSpec a, ScoreSpec b, float weight = 1) {
-  return SumSpec{{std::move(a), std::move(b)}, weight};
+inline ScoreSpec no_score() { return {}; }
+inline ScoreSpec attention_sum(const AttentionSumOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::attention_sum;
+  s.attention = o;
+  return s;
 }
-inline ScoreSpec faded(ScoreSpec score, const FadingOptions& o = {}) { return FadedSpec{{std::move(score)}, o}; }
+inline ScoreSpec recent_attention(const RecentAttentionOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::recent_attention;
+  s.recent = o;
+  return s;
+}
+inline ScoreSpec key_diversity(const DiversityOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::key_diversity;
+  s.diversity = o;
+  return s;
+}
+inline ScoreSpec value_norm() {
+  ScoreSpec s;
+  s.kind = ScoreKind::value_norm;
+  return s;
+}
+inline ScoreSpec user_score() {
+  ScoreSpec s;
+  s.kind = ScoreKind::user;
+  return s;
+}
+inline ScoreSpec sum(ScoreSpec a, ScoreSpec b, float weight = 1) {
+  ScoreSpec s;
+  s.kind = ScoreKind::sum;
+  s.weight = weight;
+  s.of.push_back(std::move(a));
+  s.of.push_back(std::move(b));
+  return s;
+}
+inline ScoreSpec faded(ScoreSpec score, const FadingOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::faded;
+  s.fading = o;
+  s.of.push_back(std::move(score));
+  return s;
+}
 template <class S>
 ScoreSpec own_score(std::unique_ptr<S> score) {
-  return AnyScore(std::move(score));
+  ScoreSpec s;
+  s.kind = ScoreKind::own;
+  s.score = AnyScore(std::move(score));
+  return s;
 }
 /// @}
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <limits>
-#include <variant>
+#include <type_traits>
 
 #include "buzz/option_visitor.h"
 #include "buzz/select/by_index.h"
@@ -10,77 +10,86 @@
 
 namespace buzz {
 
-/// The selection that has these options.
-template <class Options>
-struct SelectOf;
-/// @{
-/// The beehive's.
-template <>
-struct SelectOf<Segments::Options> {
-  using type = Segments;  ///< the beehive
-};
-/// The top k's.
-template <>
-struct SelectOf<TopK::Options> {
-  using type = TopK;  ///< the best of all
-};
-/// None's.
-template <>
-struct SelectOf<KeepNone::Options> {
-  using type = KeepNone;  ///< none
-};
-/// All's.
-template <>
-struct SelectOf<KeepAll::Options> {
-  using type = KeepAll;  ///< all
-};
-/// @}
-
 /// Which of the rows between sink and window stay, and when: a beehive, the top k, none or all, with its options.
 class Selection {
  public:
-  /// The beehive's.
-  Selection(const Segments::Options& o) : o_(o) {}  // NOLINT: options say what is meant
-  /// The top k's.
-  Selection(const TopK::Options& o) : o_(o) {}  // NOLINT
-  /// None's.
-  Selection(const KeepNone::Options& o) : o_(o) {}  // NOLINT
-  /// All's.
-  Selection(const KeepAll::Options& o) : o_(o) {}  // NOLINT
+  /// One of the four.
+  enum class Kind { segments, top_k, none, all };
 
-  /// Its options, in the order of saved files.
-  void options(OptionVisitor& v) {
-    std::visit([&](auto& o) { list(v, o); }, o_);
+  Selection(const Segments::Options& o) : kind_(Kind::segments), segments_(o) {}  ///< the beehive NOLINT: says what
+  Selection(const TopK::Options& o) : kind_(Kind::top_k), top_k_(o) {}            ///< the best of all NOLINT
+  Selection(const KeepNone::Options& o) : kind_(Kind::none), none_(o) {}          ///< none NOLINT
+  Selection(const KeepAll::Options& o) : kind_(Kind::all), all_(o) {}             ///< all NOLINT
+
+ private:
+  template <class Select>
+  struct Of {
+    using type = Select;
+  };
+  /// f(what Of names, its options).
+  template <class F>
+  auto visit(F&& f) const {
+    switch (kind_) {
+      case Kind::segments:
+        return f(Of<Segments>(), segments_);
+      case Kind::top_k:
+        return f(Of<TopK>(), top_k_);
+      case Kind::none:
+        return f(Of<KeepNone>(), none_);
+      case Kind::all:
+        break;
+    }
+    return f(Of<KeepAll>(), all_);
   }
-  /// Errors: an option out of its range, or those that do not go together.
-  void check() const {
-    std::visit([](const auto& o) { Of<decltype(o)>::check(o); }, o_);
-  }
-  /// In saved files.
-  int code() const {
-    return std::visit([](const auto& o) { return Of<decltype(o)>::code; }, o_);
-  }
-  /// Most rows between sink and window, a call of max_chunk tokens included.
-  long long bound(const Protect& protect, int max_chunk) const {
-    return std::visit([&](const auto& o) { return Of<decltype(o)>::bound(with(protect, o), max_chunk); }, o_);
-  }
-  /// Most rows between sink and window that may be pinned.
-  int room(const Protect& protect, int max_chunk) const {
-    return std::visit([&](const auto& o) { return Of<decltype(o)>::room(with(protect, o), max_chunk); }, o_);
-  }
-  /// Most evictions that move one row; few_moves + 1: any number above few_moves.
-  int most_moves(int window, int max_chunk) const {
-    return std::visit([&](const auto& o) { return Of<decltype(o)>::most_moves(o, window, max_chunk); }, o_);
-  }
+
+ public:
+  Kind kind() const { return kind_; }  ///< which it is
   /// Its options, where it is of that kind; else null.
   template <class Options>
   const Options* as() const {
-    return std::get_if<Options>(&o_);
+    if constexpr (std::is_same<Options, Segments::Options>::value)
+      return kind_ == Kind::segments ? &segments_ : nullptr;
+    if constexpr (std::is_same<Options, TopK::Options>::value) return kind_ == Kind::top_k ? &top_k_ : nullptr;
+    if constexpr (std::is_same<Options, KeepNone::Options>::value) return kind_ == Kind::none ? &none_ : nullptr;
+    if constexpr (std::is_same<Options, KeepAll::Options>::value) return kind_ == Kind::all ? &all_ : nullptr;
+  }
+
+  /// Its options, in the order of saved files.
+  void options(OptionVisitor& v) {
+    switch (kind_) {
+      case Kind::segments:
+        return list(v, segments_);
+      case Kind::top_k:
+        return list(v, top_k_);
+      case Kind::none:
+        return list(v, none_);
+      case Kind::all:
+        return list(v, all_);
+    }
+  }
+  /// Errors: an option out of its range, or those that do not go together.
+  void check() const {
+    visit([](auto select, const auto& o) { decltype(select)::type::check(o); });
+  }
+  /// In saved files.
+  int code() const {
+    return visit([](auto select, const auto&) { return decltype(select)::type::code; });
+  }
+  /// Most rows between sink and window, a call of max_chunk tokens included.
+  long long bound(const Protect& protect, int max_chunk) const {
+    return visit(
+        [&](auto select, const auto& o) { return decltype(select)::type::bound(with(protect, o), max_chunk); });
+  }
+  /// Most rows between sink and window that may be pinned.
+  int room(const Protect& protect, int max_chunk) const {
+    return visit([&](auto select, const auto& o) { return decltype(select)::type::room(with(protect, o), max_chunk); });
+  }
+  /// Most evictions that move one row; few_moves + 1: any number above few_moves.
+  int most_moves(int window, int max_chunk) const {
+    return visit([&](auto select, const auto& o) { return decltype(select)::type::most_moves(o, window, max_chunk); });
   }
 
  private:
-  template <class O>
-  using Of = typename SelectOf<std::decay_t<O>>::type;
   template <class O>
   struct Protected : Protect, O {};
   template <class O>
@@ -114,39 +123,66 @@ class Selection {
     v.whole("capacity", o.capacity, 1, most, "rows that it holds");
   }
 
-  std::variant<Segments::Options, TopK::Options, KeepNone::Options, KeepAll::Options> o_;
+  Kind kind_;
+  // One of them counts. (A std::variant would take a tenth of the time that the library takes to compile.)
+  Segments::Options segments_;
+  TopK::Options top_k_;
+  KeepNone::Options none_;
+  KeepAll::Options all_;
 };
 /// A selection at work; see Segments.
 class AnySelect {
+  template <class Options>
+  static Options of(const Selection& s) {
+    const Options* o = s.as<Options>();
+    return o != nullptr ? *o : Options();
+  }
+  template <class F>
+  auto visit(F&& f) const {
+    switch (kind_) {
+      case Selection::Kind::segments:
+        return f(segments_);
+      case Selection::Kind::top_k:
+        return f(top_k_);
+      case Selection::Kind::none:
+        return f(none_);
+      case Selection::Kind::all:
+        break;
+    }
+    return f(all_);
+  }
+
  public:
   /// The options have been checked.
-  explicit AnySelect(const Selection& s) : select_(make(s)) {}
+  explicit AnySelect(const Selection& s)
+      : kind_(s.kind()),
+        segments_(of<Segments::Options>(s)),
+        top_k_(of<TopK::Options>(s)),
+        none_(of<KeepNone::Options>(s)),
+        all_(of<KeepAll::Options>(s)) {}
   /// Does the budget call for an eviction?
   bool should_evict(const Regions& r) const {
-    return std::visit([&](const auto& s) { return s.should_evict(r); }, select_);
+    return visit([&](const auto& s) { return s.should_evict(r); });
   }
   /// Is one more pass needed?
   bool again(int middle) const {
-    return std::visit([&](const auto& s) { return s.again(middle); }, select_);
+    return visit([&](const auto& s) { return s.again(middle); });
   }
   /// Rows of the hive that a pass keeps without ever reading their scores again; -1: all may be read.
   int forgotten(int hive) const {
-    return std::visit([&](const auto& s) { return s.forgotten(hive); }, select_);
+    return visit([&](const auto& s) { return s.forgotten(hive); });
   }
   /// One pass: writes the kept indices, ascending, and returns how many.
   int pass(const double* importance, int hive, int unfiltered, int pinned, std::int32_t* out) const {
-    return std::visit([&](const auto& s) { return s.pass(importance, hive, unfiltered, pinned, out); }, select_);
+    return visit([&](const auto& s) { return s.pass(importance, hive, unfiltered, pinned, out); });
   }
 
  private:
-  using Any = std::variant<Segments, TopK, KeepNone, KeepAll>;
-  static Any make(const Selection& s) {
-    if (const auto* o = s.as<Segments::Options>()) return Segments(*o);
-    if (const auto* o = s.as<TopK::Options>()) return TopK(*o);
-    if (const auto* o = s.as<KeepNone::Options>()) return KeepNone(*o);
-    return KeepAll(*s.as<KeepAll::Options>());
-  }
-  Any select_;
+  Selection::Kind kind_;
+  Segments segments_;
+  TopK top_k_;
+  KeepNone none_;
+  KeepAll all_;
 };
 
 }  // namespace buzz
