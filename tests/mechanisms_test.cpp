@@ -138,6 +138,25 @@ TEST(Mechanisms, OfAnotherFileAreRefusedByName) {
   EXPECT_EQ(refuses([](Config& c) { c.oracle.value_dim = 7; }), "value_dim");
   EXPECT_EQ(refuses([](Config& c) { c.oracle.value_dim = 8; }), "nothing") << "as head_dim";
   EXPECT_EQ(refuses([](Config& c) { c.oracle.values_in_keys = true; }), "values_in_keys");
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.soft_cap = 50; }), "soft_cap");
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.sinks = {0, 1, 2, 3}; }), "sinks");
+  EXPECT_EQ(refuses([](Config& c) { c.oracle.slopes = {0, 1, 2, 3}; }), "alibi_slopes");
+}
+
+TEST(Mechanisms, OfOtherNumbersAreRefusedByName) {
+  Config c = small(Kind::beehive), other = c;
+  c.oracle.sinks = c.oracle.slopes = {0, 1, 2, 3};
+  const auto loads = [&](const std::function<void(Config&)>& change) {
+    other = c;
+    change(other);
+    std::istringstream file(bytes_of(*cache_of(Element::float32, c)));
+    const CachePtr cache = cache_of(Element::float32, other);
+    return refused<buzz::FileError>([&] { cache->load(file); });
+  };
+  EXPECT_EQ(loads([](Config&) {}), "nothing");
+  EXPECT_EQ(loads([](Config& o) { o.oracle.sinks[2] = 2.5; }), "sinks");
+  EXPECT_EQ(loads([](Config& o) { o.oracle.slopes[3] = 2.5; }), "alibi_slopes");
+  EXPECT_EQ(loads([](Config& o) { o.oracle.slopes_by_place = true; }), "alibi_positions");
 }
 
 /// The field that options are refused for.
@@ -151,6 +170,137 @@ std::string refuses_option(F&& change) {
 TEST(Mechanisms, OutOfRangeAreRefusedByName) {
   EXPECT_EQ(refuses_option([](auto& o) { o.window = -1; }), "attention.window");
   EXPECT_EQ(refuses_option([](auto& o) { o.window = 0x7fffffff; }), "nothing");
+  constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (double bad : {-1., 1e-4, 1e31, inf, nan})
+    EXPECT_EQ(refuses_option([bad](auto& o) { o.soft_cap = bad; }), "soft_cap") << bad;
+  for (double good : {0., 1e-3, 30., 50., 1e30})
+    EXPECT_EQ(refuses_option([good](auto& o) { o.soft_cap = good; }), "nothing") << good;
+  for (std::size_t count : {1u, 2u, 3u, 5u}) {  // of 4 query heads
+    EXPECT_EQ(refuses_option([count](auto& o) { o.sinks.resize(count); }), "sinks");
+    EXPECT_EQ(refuses_option([count](auto& o) { o.alibi_slopes.resize(count); }), "alibi_slopes");
+  }
+  for (double bad : {inf, -inf, nan}) {
+    EXPECT_EQ(refuses_option([bad](auto& o) { o.sinks = {0, 1, static_cast<float>(bad), 3}; }), "sinks");
+    EXPECT_EQ(refuses_option([bad](auto& o) { o.alibi_slopes = {0, 1, static_cast<float>(bad), 3}; }), "alibi_slopes");
+  }
+  EXPECT_EQ(refuses_option([](auto& o) { o.alibi_slopes = {0, 1, -0.25f, 3}; }), "alibi_slopes");
+  EXPECT_EQ(refuses_option([](auto& o) { o.sinks = {-1e30f, 1, -0.25f, 1e30f}; }), "nothing");
+  EXPECT_EQ(refuses_option([](auto& o) { o.alibi_positions = static_cast<buzz::Positions>(2); }), "alibi_positions");
+}
+
+/// A cache that keeps all, of 2 query heads on one KV head of 2 dimensions, to work out by hand.
+buzz::BuzzCache<float> by_hand(const buzz::AttentionOptions& options) {
+  return buzz::BuzzCache<float>({2, 1, 2, 4}, buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(100, 4)), {},
+                                options);
+}
+
+TEST(SoftCap, OfLargeLogitsIsTheCap) {
+  buzz::AttentionOptions o;
+  o.scale = 1;
+  o.soft_cap = 2;
+  auto cache = by_hand(o);
+  const std::vector<float> k = {100, 0, /**/ 0, 0, /**/ -1e30f, 0}, v = {1, 0, /**/ 0, 1, /**/ 0, 0},
+                           q = {3, 0, /**/ 1e30f, 0};
+  cache.append(buzz::view(k, 3, 1, 2), buzz::view(v, 3, 1, 2));
+  std::vector<float> out(4);
+  cache.attend(buzz::view(q, 1, 2, 2), buzz::view(out, 1, 2, 2));
+  const double all = std::exp(2.) + 1 + std::exp(-2.);  // logits 300 and 1e32, 0, -3e30 and -inf
+  for (int head : {0, 1}) {
+    EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(2 * head)]), std::exp(2.) / all, 1e-6) << head;
+    EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(2 * head + 1)]), 1 / all, 1e-6) << head;
+  }
+}
+
+TEST(SoftCap, OfNanIsNan) {
+  buzz::AttentionOptions o;
+  o.soft_cap = 30;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (int rows : {1, 3, 4, 5, 8, 9, 16, 17, 33}) {
+    auto cache =
+        buzz::BuzzCache<float>({1, 1, 1, 40}, buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(100, 40)), {}, o);
+    std::vector<float> k(static_cast<std::size_t>(rows), 1.f), out(1);
+    k[static_cast<std::size_t>(rows / 2)] = nan;
+    cache.append(buzz::view(k, rows, 1, 1), buzz::view(k, rows, 1, 1));
+    const std::vector<float> q = {1};
+    cache.attend(buzz::view(q, 1, 1, 1), buzz::view(out, 1, 1, 1));
+    EXPECT_TRUE(std::isnan(out[0])) << rows;
+    cache.observe();
+    for (int r = 0; r < rows; ++r) EXPECT_EQ(cache.scores(0)[r], 0) << "and gives nothing to any row";
+  }
+}
+
+TEST(Sinks, TakeProbabilityAndGiveNoValue) {
+  buzz::AttentionOptions o;
+  o.sinks = {std::log(3.f), -1e30f};
+  auto cache = by_hand(o);
+  const std::vector<float> k(4, 0.f), v = {1, 2, /**/ 3, 4}, q(4, 1.f);  // two rows, logits 0
+  cache.append(buzz::view(k, 2, 1, 2), buzz::view(v, 2, 1, 2));
+  std::vector<float> out(4);
+  cache.attend(buzz::view(q, 1, 2, 2), buzz::view(out, 1, 2, 2));
+  cache.observe();
+  const std::vector<float> expected = {4 / 5.f, 6 / 5.f, /**/ 2, 3};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(out[i], expected[i], 1e-6f) << i;
+  for (int r : {0, 1}) EXPECT_NEAR(cache.scores(0)[r], 1 / 5. + 1 / 2., 1e-6);
+}
+
+TEST(Sinks, FarAboveAllLogitsTakeAll) {
+  buzz::AttentionOptions o;
+  o.sinks = {200, 1e30f};
+  auto cache = by_hand(o);
+  const std::vector<float> k(4, 0.f), v = {1, 2, /**/ 3, 4}, q(4, 1.f);
+  cache.append(buzz::view(k, 2, 1, 2), buzz::view(v, 2, 1, 2));
+  std::vector<float> out(4, 9.f);
+  cache.attend(buzz::view(q, 1, 2, 2), buzz::view(out, 1, 2, 2));
+  for (float x : out) EXPECT_NEAR(x, 0, 1e-30f);
+  cache.observe();
+  EXPECT_NEAR(cache.scores(0)[0], 0, 1e-30);
+}
+
+TEST(Sinks, AreOneOfTheLogitsOfALogSumExp) {
+  for (const float sink : {-3.f, 0.f, 4.f}) {
+    buzz::AttentionOptions o;
+    o.sinks = {sink, sink};
+    auto cache = by_hand(o);
+    const std::vector<float> k(4, 0.f), q(4, 1.f);
+    cache.append(buzz::view(k, 2, 1, 2), buzz::view(k, 2, 1, 2));
+    const auto observe = [&](double lse) {
+      const std::vector<float> both(2, static_cast<float>(lse));
+      return refused([&] { cache.observe(buzz::view(q, 1, 2, 2), buzz::view(both, 1, 1, 2)); });
+    };
+    // Without the sink, probabilities would add up to 1, and the sink's on top is what is too much.
+    EXPECT_EQ(observe(std::log(2.)), sink < -2 ? "nothing" : "lse") << sink;
+    EXPECT_NEAR(cache.lse_mismatch(), std::exp(static_cast<double>(sink)) / 2,
+                1e-5 * std::exp(static_cast<double>(sink)));
+    cache.reset();
+    cache.append(buzz::view(k, 2, 1, 2), buzz::view(k, 2, 1, 2));
+    const double all = 2 + std::exp(static_cast<double>(sink));
+    EXPECT_EQ(observe(std::log(all)), "nothing");
+    EXPECT_LT(cache.lse_mismatch(), 1e-5);
+    for (int r : {0, 1}) EXPECT_NEAR(cache.scores(0)[r], 2 / all, 1e-5) << "of two query heads";
+  }
+}
+
+/// Rows 0, 2 and 3 of four tokens are left: by tokens the distances are 3, 1 and 0, by places 2, 1 and 0.
+TEST(Alibi, DistancesAreThoseOfTokensOrOfPlaces) {
+  for (const bool places : {false, true}) {
+    buzz::AttentionOptions o;
+    o.alibi_slopes = {0.5f, 0};
+    if (places) o.alibi_positions = buzz::Positions::compact;
+    buzz::StreamingOptions options;
+    options.sink = 1;
+    options.window = 1;
+    buzz::BuzzCache<float> cache({2, 1, 1, 1}, buzz::streaming(options), {}, o);
+    const std::vector<float> k = {0}, q = {1, 1};
+    std::vector<float> out(2);
+    const auto token = [&](float value) {
+      const std::vector<float> x = {value};
+      cache.attend(buzz::view(q, 1, 2, 1), buzz::view(k, 1, 1, 1), buzz::view(x, 1, 1, 1), buzz::view(out, 1, 2, 1));
+    };
+    for (float value : {1.f, 0.f, 0.f, 0.f}) token(value);  // rows 0 and 2, then its own
+    const double first = std::exp(-0.5 * (places ? 2 : 3)), all = first + std::exp(-0.5) + 1;
+    EXPECT_NEAR(static_cast<double>(out[0]), first / all, 1e-6) << places;
+    EXPECT_NEAR(static_cast<double>(out[1]), 1 / 3., 1e-6) << "a slope of 0";
+  }
 }
 
 /// The field that a shape, and what is appended to a cache of it, are refused for.

@@ -96,7 +96,12 @@ inline std::string describe(const Config& c) {
     << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
     << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
     << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " attention window "
-    << o.attention_window << " value_dim " << o.value_dim << (o.values_in_keys ? " in keys" : "") << " calls";
+    << o.attention_window << " value_dim " << o.value_dim << (o.values_in_keys ? " in keys" : "") << " soft_cap "
+    << o.soft_cap << (o.sinks.empty() ? "" : " sinks")
+    << (o.slopes.empty()    ? ""
+        : o.slopes_by_place ? " slopes by place"
+                            : " slopes")
+    << " calls";
   for (int n : c.calls) s << " " << n;
   return s.str();
 }
@@ -213,6 +218,13 @@ inline void draw_mechanisms(Random& r, Config* c) {
     o.values_in_keys = unrotated > 0 && r.one_in(2);
     o.value_dim = o.values_in_keys ? r.in(1, unrotated) : r.one_in(4) ? r.in(60, 80) : r.in(1, 20);
   }
+  if (r.one_in(2)) o.soft_cap = r.of({50., 2., 0.5});
+  const bool sinks = r.one_in(2), slopes = r.one_in(2);
+  for (int q = 0; q < o.query_heads; ++q) {
+    if (sinks) o.sinks.push_back(r.one_in(8) ? r.of({-20., 9.}) : 2 * static_cast<double>(r.real()));
+    if (slopes) o.slopes.push_back(r.one_in(8) ? 0 : std::ldexp(1, -r.in(0, 8)));
+  }
+  o.slopes_by_place = r.one_in(2);
 }
 
 inline Config draw(std::uint64_t seed) {
@@ -359,6 +371,10 @@ inline buzz::AttentionOptions library_attention(const Config& c) {
   a.scale = c.oracle.scale == usual ? 0 : c.oracle.scale;
   a.log_base = c.oracle.log_base;
   a.window = c.oracle.attention_window;
+  a.soft_cap = c.oracle.soft_cap;
+  a.sinks.assign(c.oracle.sinks.begin(), c.oracle.sinks.end());
+  a.alibi_slopes.assign(c.oracle.slopes.begin(), c.oracle.slopes.end());
+  if (c.oracle.slopes_by_place) a.alibi_positions = buzz::Positions::compact;
   return a;
 }
 

@@ -8,6 +8,7 @@
 #include "buzz/attention_options.h"
 #include "buzz/executor.h"
 #include "buzz/kernels.h"
+#include "buzz/logit_kernels.h"
 #include "buzz/store.h"
 
 namespace buzz {
@@ -20,13 +21,14 @@ class Attention {
   /// capacity: most rows. Errors: an option out of its range.
   Attention(const Shape& shape, const AttentionOptions& options, int capacity)
       : shape_(shape),
-        options_((check(options), options)),
+        options_((check(options, shape), options)),
         capacity_(capacity),
         pieces_((options.threads - 1) / shape.kv_heads + 1),
         heads_at_once_((std::min)(options.threads, shape.kv_heads)),
         block_(shape, options.window, capacity, heads_at_once_, pieces_),
         mismatch_(static_cast<std::size_t>(heads_at_once_)) {
     if (options.scale == 0) options_.scale = 1 / std::sqrt(static_cast<double>(shape.head_dim));
+    changes_logits_ = !is_zero(options.soft_cap) || !options.alibi_slopes.empty();
   }
 
   const AttentionOptions& options() const { return options_; }  ///< with the scale that is used
@@ -40,7 +42,7 @@ class Attention {
   void operator()(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys, const RowsView<T>& values,
                   const View<O>& out, const View<float>& sums, Executor run = {}) {
     const int tokens = q.shape(0), rows = keys.values.shape(1);
-    require_call(q, keys, sums);
+    require_call(q, angles, keys, sums);
     require_rows("values", values, shape_.kv_heads, rows);
     require_equal("values.shape[2]", values.values.shape(2), shape_.value_size(), "value_size()");
     require_shape("out", out, tokens, shape_.query_heads, shape_.value_size());
@@ -66,13 +68,13 @@ class Attention {
     (*this)(q, angles, RowsView<T>(keys), RowsView<T>(values), out, sums, run);
   }
 
-  /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, lse:
-  /// [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more than a tile of probabilities.
-  /// lse_mismatch() is then how far from 1 a query's add up.
+  /// The same column sums where some other kernel has attended and gives each query's log-sum-exp of its logits, its
+  /// head's sink among them, lse: [1, tokens, query_heads]; -inf or NaN: that query gives nothing. Never holds more
+  /// than a tile of probabilities. lse_mismatch() is then how far from 1 a query's, and its sink's, add up.
   template <class Q, class T>
   void column_sums(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys,
                    const View<const float>& lse, const View<float>& sums, Executor run = {}) {
-    require_call(q, keys, sums);
+    require_call(q, angles, keys, sums);
     require_shape("lse", lse, 1, q.shape(0), shape_.query_heads);
     std::fill(mismatch_.begin(), mismatch_.end(), 0.f);
     for_each_head(run, [&](int head, int slot) {
@@ -87,9 +89,12 @@ class Attention {
           logits(keys, angles, b, begin, end, b.p);
           add_from_logits(b, begin, end, lse, sums);
         }
-        for (int i = 0; i < b.m; ++i)
-          if (is_finite(lse.row(0, b.token(i))[b.query_head(i)]))
-            mismatch_[at] = (std::max)(mismatch_[at], std::abs(b.norms[i] - 1));
+        for (int i = 0; i < b.m; ++i) {
+          const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
+          if (!is_finite(norm)) continue;
+          if (!options_.sinks.empty()) b.norms[i] += kernels::term_beside(sink(b, i), norm);
+          mismatch_[at] = (std::max)(mismatch_[at], std::abs(b.norms[i] - 1));
+        }
       }
     });
   }
@@ -114,7 +119,8 @@ class Attention {
 
  private:
   template <class Q, class T>
-  void require_call(const View<const Q>& q, const RowsView<T>& keys, const View<float>& sums) const {
+  void require_call(const View<const Q>& q, const RopeAngles& angles, const RowsView<T>& keys,
+                    const View<float>& sums) const {
     const int rows = keys.values.shape(1);
     require_range("keys.shape[1]", rows, 0, capacity_);
     require_rows("keys", keys, shape_.kv_heads, rows);
@@ -122,6 +128,7 @@ class Attention {
     require_range("q.shape[0]", q.shape(0), 0, rows);
     require_shape("q", q, q.shape(0), shape_.query_heads, shape_.head_dim);
     if (!sums.empty()) require_shape("sums", sums, sums.shape(0), shape_.kv_heads, rows);
+    if (!angles.positions.empty()) require_shape("positions", angles.positions, 1, shape_.kv_heads, rows);
   }
 
   using Block = AttentionBlock;
@@ -171,13 +178,15 @@ class Attention {
       if (angles.queries != nullptr)
         angles.rotation->rotate(angles.queries + static_cast<std::ptrdiff_t>(b.token(i)) * angles.rotation->dims(),
                                 row);
-      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= static_cast<float>(logit_scale(b.seen(i) - b.from(i)));
+      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= logit_scale(b.seen(i) - b.from(i));
     }
   }
 
-  double logit_scale(int seen) const {
-    return options_.log_base == 0 ? options_.scale
-                                  : options_.scale * std::log(static_cast<double>(seen)) / std::log(options_.log_base);
+  /// What a query is multiplied by; soft_cap() wants logits over the cap.
+  float logit_scale(int seen) const {
+    double scale = options_.scale;
+    if (options_.log_base != 0) scale = scale * std::log(static_cast<double>(seen)) / std::log(options_.log_base);
+    return static_cast<float>(options_.soft_cap == 0 ? scale : scale / options_.soft_cap);
   }
 
   /// out [m, b.stride]: the block's logits for rows [begin, end).
@@ -209,14 +218,32 @@ class Attention {
       }
       for (int i = 0; has_scale<T> && i < b.m; ++i)
         kernels::multiply(out + i * b.stride, keys.scales.row(0, b.head) + r, count, out + i * b.stride);
+      if (changes_logits_) change_logits(angles, b, r, count, out);
+    }
+  }
+
+  /// Caps the logits of rows [r, r + count), out [m, b.stride], and takes the distances from them.
+  void change_logits(const RopeAngles& angles, const Block& b, int r, int count, float* out) const {
+    const std::int32_t* positions = angles.positions.empty() ? nullptr : angles.positions.row(0, b.head);
+    for (int i = 0; i < b.m; ++i, out += b.stride) {
+      if (options_.soft_cap != 0) kernels::soft_cap(out, count, static_cast<float>(options_.soft_cap));
+      if (options_.alibi_slopes.empty()) continue;
+      const int newest = b.seen(i) - 1;
+      kernels::subtract_distances(out, count, options_.alibi_slopes[static_cast<std::size_t>(b.query_head(i))],
+                                  positions == nullptr ? nullptr : positions + r,
+                                  positions == nullptr ? newest - r : positions[newest]);
     }
   }
 
   /// The block's logits become the terms of a softmax over the rows that each query sees, and norms their factors.
   void softmax(const Block& b) const {
-    for (int i = 0; i < b.m; ++i)
-      b.norms[i] = 1 / kernels::softmax_terms(b.p + i * b.stride + b.from(i), b.seen(i) - b.from(i));
+    for (int i = 0; i < b.m; ++i) {
+      float top, sum = kernels::softmax_terms(b.p + i * b.stride + b.from(i), b.seen(i) - b.from(i), &top);
+      if (!options_.sinks.empty()) sum += kernels::term_beside(sink(b, i), top);
+      b.norms[i] = 1 / sum;
+    }
   }
+  float sink(const Block& b, int i) const { return options_.sinks[static_cast<std::size_t>(b.query_head(i))]; }
 
   /// Adds the probabilities of rows [r, r + count) to sums; who is the first to add to a slice sets it.
   void add_sums(const Block& b, int r, int count, const View<float>& sums) const {
@@ -325,8 +352,9 @@ class Attention {
 
   Shape shape_;
   AttentionOptions options_;
-  int capacity_;                // rows
-  int pieces_, heads_at_once_;  // tasks that a head is split into, and heads that have scratch
+  int capacity_;                 // rows
+  int pieces_, heads_at_once_;   // tasks that a head is split into, and heads that have scratch
+  bool changes_logits_ = false;  // before the softmax
   AttentionBlocks block_;
   std::vector<float> mismatch_;  // of each slot's queries: see lse_mismatch()
 };

@@ -106,8 +106,8 @@ class BuzzCache {
     require_not_own(out);
     if (tokens == 0) return;
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), angles(next_rotary_position() - tokens, tokens), store_.keys(), store_.values(), out,
-               sums(slices(tokens)), run);
+    attention_(View<const In>(q), places_of_newest(tokens), store_.keys(), store_.values(), out, sums(slices(tokens)),
+               run);
     if (evictor_.needs().attention) pending_ = {tokens, slices(tokens)};
   }
 
@@ -127,9 +127,11 @@ class BuzzCache {
 
   /// Step 3 where a flash kernel of the engine's attended over keys() and values() and gives no probabilities: their
   /// column sums are made again from q, [tokens, query_heads, head_dim] unrotated, and from the log-sum-exp of each
-  /// query's natural logits, lse [1, tokens, query_heads]; one that is -inf or NaN says nothing. Errors: as attend();
-  /// unobserved() is not 0; an lse of other logits (in base 2, capped, of an other scale): the probabilities of a query
-  /// that it makes do not add up to 1 within AttentionOptions::lse_tolerance. The scores are then as they were.
+  /// query's natural logits, lse [1, tokens, query_heads]; one that is -inf or NaN says nothing. The logits are those
+  /// of AttentionOptions, and the head's sink is one of them, as in FlashAttention's and vLLM's kernels; from a kernel
+  /// that leaves it out, give log(exp(lse) + exp(sink)). Errors: as attend(); unobserved() is not 0; an lse of other
+  /// logits (in base 2, of another cap, scale or sink): the probabilities of a query that it makes do not add up to 1
+  /// within AttentionOptions::lse_tolerance. The scores are then as they were.
   template <class Q>
   void observe(View<Q> q, View<const float> lse, Executor run = {}) {
     evictor_.require_attention();
@@ -138,8 +140,7 @@ class BuzzCache {
     require_observed("observe(q, lse)");
     if (tokens == 0) return;
     using In = std::remove_const_t<Q>;
-    attention_.column_sums(View<const In>(q), angles(next_rotary_position() - tokens, tokens), store_.keys(), lse,
-                           sums(slices(tokens)), run);
+    attention_.column_sums(View<const In>(q), places_of_newest(tokens), store_.keys(), lse, sums(slices(tokens)), run);
     attention_.check_lse();
     evictor_.observe_sums(sums(slices(tokens)));
   }
@@ -371,6 +372,13 @@ class BuzzCache {
       angles_count_ = tokens;
     }
     return {&rotation(), angles_.data(), nullptr};
+  }
+  /// Of the newest queries and of all rows.
+  RopeAngles places_of_newest(int tokens) {
+    RopeAngles a = angles(next_rotary_position() - tokens, tokens);
+    const AttentionOptions& o = attention_.options();
+    if (!o.alibi_slopes.empty() && o.alibi_positions == Positions::logical) a.positions = evictor_.positions();
+    return a;
   }
 
   Shape shape_;

@@ -207,6 +207,8 @@ class Evictor {
     require_range("head", head, 0, heads_ - 1);
     return {position_row(head), rows_};
   }
+  /// Of all heads: [1, kv_heads, rows].
+  View<const std::int32_t> positions() const { return {position_row(0), 1, heads_, rows_, 0, capacity_}; }
   /// The score of each row, [rows], empty where the score has none to show. Errors: no such head.
   Span<const double> scores(int head) const {
     require_range("head", head, 0, heads_ - 1);

@@ -232,10 +232,11 @@ inline void multiply(const float* x, const float* y, int count, float* out) {
   for (; i < count; ++i) out[i] = x[i] * y[i];
 }
 
-/// The first half of a softmax: logits p[0..count) become exp(p - the largest), whose sum is returned; count >= 1. A
-/// NaN, or an infinite logit, makes the sum NaN.
-inline float softmax_terms(float* p, int count) {
-  return exp_and_sum(p, count, Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff());
+/// The first half of a softmax: logits p[0..count) become exp(p - *top), *top the largest, and their sum is returned;
+/// count >= 1. A NaN, or an infinite logit, makes the sum NaN.
+inline float softmax_terms(float* p, int count, float* top) {
+  *top = Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff();
+  return exp_and_sum(p, count, *top);
 }
 
 #if defined(__GNUC__) && !defined(__clang__)

@@ -37,10 +37,13 @@ bool wide() {
       dot += static_cast<double>(x[at + i] * y[at + i]);
       sum += std::exp(static_cast<double>(x[at + i]) - 1);
     }
-    float product = 0;
+    float product = 0, top = 0;
     buzz::kernels::dots(x + at, 76, 1, y + at, 76, 1, 76, &product, 1);
     good = good && std::fabs(static_cast<double>(product) - dot) < 1e-4;
-    good = good && std::fabs(static_cast<double>(buzz::kernels::softmax_terms(terms + at, 76)) - sum) < 1e-4;
+    good = good && std::fabs(static_cast<double>(buzz::kernels::softmax_terms(terms + at, 76, &top)) - sum) < 1e-4;
+    buzz::kernels::soft_cap(y + at, 76, 2);
+    for (int i = 0; i < 76; ++i)
+      good = good && std::fabs(static_cast<double>(y[at + i]) - 2 * std::tanh(i % 7 / 4.)) < 1e-5;
     good = good && std::fabs(buzz::row_sums::squares(x + at, 76) - squares) < 1e-4;
     std::printf("%g and %g, %g and %g\n", static_cast<double>(product), dot, buzz::row_sums::squares(x + at, 76),
                 squares);
