@@ -292,4 +292,26 @@ TEST(Allocation, NoneInAModelOfLayers) {
   EXPECT_LT(model.rows(0), 20);
 }
 
+TEST(Allocation, NoneInAModelThatSlidesAndRollsBack) {
+  const buzz::Shape shape{2, 1, 8, 4, 2};
+  const buzz::Layer sliding = buzz::sliding_layer(shape, 6, buzz::Rope{10000.0});
+  buzz::ModelCache<float> model({sliding, {shape, buzz::beehive(small_beehive()), buzz::Rope{500000.0}}, sliding});
+  const std::vector<float> q = numbers<float>(2 * 8), kv = numbers<float>(8);
+  std::vector<float> out(q.size());
+  int rollbacks = 0;
+  const long made = count([&] {
+    for (int i = 0; i < 90; ++i) {
+      for (int layer = 0; layer < model.layers(); ++layer)
+        model.layer(layer).attend(buzz::view(q, 1, 2, 8), buzz::view(kv, 1, 1, 8), buzz::view(kv, 1, 1, 8),
+                                  buzz::view(out, 1, 2, 8));
+      if (i % 3 != 0 || !model.can_rollback(1)) continue;
+      model.rollback(1);
+      ++rollbacks;
+    }
+  });
+  EXPECT_EQ(made, 0);
+  EXPECT_GT(rollbacks, 20);
+  EXPECT_LT(model.rows(0), 20);
+}
+
 }  // namespace

@@ -106,20 +106,20 @@ inline void require_room(const char* field, long long total, long long asked, lo
     require_range(field, total, 0, room);
 }
 
-/// Calls f(). What it refuses is `part`'s: field() is then "part.field"; but CacheFull's, which says what has run out.
-/// Without exceptions the handler hears of the field alone.
-template <class F>
-decltype(auto) refusing_as(const std::string& part, F&& f) {
+/// Calls f(). What it refuses is part()'s, a text's: field() is then "part.field"; but CacheFull's, which says what has
+/// run out. Without exceptions the handler hears of the field alone.
+template <class Part, class F>
+decltype(auto) refusing_as(Part&& part, F&& f) {
 #if BUZZ_EXCEPTIONS
   const auto named = [&](const Error& e) {
-    return "buzz: " + part + "." + (e.what() + std::char_traits<char>::length("buzz: "));
+    return "buzz: " + part() + "." + (e.what() + std::char_traits<char>::length("buzz: "));
   };
   try {
     return f();
   } catch (const InvalidArgument& e) {
-    throw InvalidArgument(part + "." + e.field(), named(e));
+    throw InvalidArgument(part() + "." + e.field(), named(e));
   } catch (const FileError& e) {
-    throw FileError(part + "." + e.field(), named(e));
+    throw FileError(part() + "." + e.field(), named(e));
   }
 #else
   static_cast<void>(part);

@@ -28,7 +28,7 @@ class ModelCache {
     }
     layers_.reserve(layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i)
-      refusing_as(name(i), [&] { layers_.push_back(Cache(tables[i], layers[i])); });
+      of_layer(i, [&] { layers_.push_back(Cache(tables[i], layers[i])); });
   }
   /// Layers that are alike but for their policies.
   ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
@@ -63,7 +63,7 @@ class ModelCache {
     const auto tables = tables_of(layers);
     Memory sum;
     for (std::size_t i = 0; i < layers.size(); ++i)
-      refusing_as(name(i), [&] {
+      of_layer(i, [&] {
         sum += Cache::memory_without_table(layers[i], tables[i]->rotation());
         tables[i]->reserve_places(Cache::places(layers[i]));
       });
@@ -147,16 +147,20 @@ class ModelCache {
     return first;
   }
 
-  static std::string name(std::size_t layer) { return "layer[" + std::to_string(layer) + "]"; }
+  /// f(); what it refuses is layer i's.
+  template <class F>
+  static decltype(auto) of_layer(std::size_t i, F&& f) {
+    return refusing_as([&] { return "layer[" + std::to_string(i) + "]"; }, std::forward<F>(f));
+  }
   /// f(layer) of each; what it refuses is that layer's.
   /// @{
   template <class F>
   void for_each(F&& f) {
-    for (std::size_t i = 0; i < layers_.size(); ++i) refusing_as(name(i), [&] { f(layers_[i]); });
+    for (std::size_t i = 0; i < layers_.size(); ++i) of_layer(i, [&] { f(layers_[i]); });
   }
   template <class F>
   void for_each(F&& f) const {
-    for (std::size_t i = 0; i < layers_.size(); ++i) refusing_as(name(i), [&] { f(layers_[i]); });
+    for (std::size_t i = 0; i < layers_.size(); ++i) of_layer(i, [&] { f(layers_[i]); });
   }
   /// @}
 
@@ -171,7 +175,7 @@ class ModelCache {
     require_at_least("layers", static_cast<long long>(layers.size()), 1);
     std::vector<std::shared_ptr<RopeTable>> tables;
     for (std::size_t i = 0; i < layers.size(); ++i) {
-      tables.push_back(refusing_as(name(i), [&] { return Cache::make_table(layers[i]); }));
+      tables.push_back(of_layer(i, [&] { return Cache::make_table(layers[i]); }));
       std::size_t j = 0;
       while (layers[j].rope != layers[i].rope || layers[j].shape.head_dim != layers[i].shape.head_dim) ++j;
       if (j == i) continue;
