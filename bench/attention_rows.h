@@ -1,4 +1,4 @@
-// Rows 1 to 5 and 13 of the table: attention.
+// Rows 1 to 5, 13 and 16 of the table: attention.
 #pragma once
 
 #include <benchmark/benchmark.h>
@@ -61,6 +61,64 @@ inline void observing(const Decode<float>& decode, const Layer& layer, int rows,
                           repeated([&] { attend(none); })));
 }
 
+/// One token's attention over random rows.
+class Token {
+ public:
+  Token(const buzz::Shape& shape, const buzz::AttentionOptions& options, int rows)
+      : shape_(shape),
+        rows_(rows),
+        attention_(shape, options, rows),
+        k_(random_values<float>(count(shape.kv_heads, rows, shape.head_dim), 1)),
+        v_(random_values<float>(shape.values_in_keys ? 0 : count(shape.kv_heads, rows, shape.value_size()), 2)),
+        q_(random_values<float>(count(1, shape.query_heads, shape.head_dim), 3)),
+        out_(count(1, shape.query_heads, shape.value_size())),
+        sums_(count(1, shape.kv_heads, rows)) {}
+
+  void attend() {
+    const int heads = shape_.kv_heads, dim = shape_.head_dim, values = shape_.value_size();
+    const std::ptrdiff_t stride = shape_.values_in_keys ? dim : values;
+    attention_(buzz::View<const float>(q_.data(), 1, shape_.query_heads, dim), {},
+               buzz::View<const float>(k_.data(), heads, rows_, dim),
+               buzz::View<const float>(shape_.values_in_keys ? k_.data() : v_.data(), heads, rows_, values,
+                                       stride * rows_, stride),
+               buzz::View<float>(out_.data(), 1, shape_.query_heads, values),
+               buzz::View<float>(sums_.data(), 1, heads, rows_));
+    benchmark::DoNotOptimize(out_.data());
+  }
+  /// Of keys and of values that one attend() reads, from wherever they are.
+  double bytes() const {
+    return sizeof(float) * static_cast<double>(count(shape_.kv_heads, rows_, shape_.head_dim + shape_.value_size()));
+  }
+
+ private:
+  buzz::Shape shape_;
+  int rows_;
+  buzz::Attention attention_;
+  std::vector<float> k_, v_, q_, out_, sums_;
+};
+
+/// Today's mechanisms, one at a time, over attention without: the time of a byte that is read.
+inline void mechanisms(int rows, std::vector<Ratio>& table) {
+  const auto against = [&](const std::string& name, const buzz::Shape& plain_shape, const buzz::Shape& shape,
+                           const buzz::AttentionOptions& options) {
+    Token plain(plain_shape, {}, rows), ours(shape, options, rows);
+    table.push_back(compare("16 attend " + name + ", " + std::to_string(rows) + " rows", Goal::at_most(1.15),
+                            repeated([&] { ours.attend(); }), repeated([&] { plain.attend(); }),
+                            plain.bytes() / ours.bytes()));
+  };
+  const buzz::Shape shape{grouped.query_heads, grouped.kv_heads, grouped.head_dim};
+  buzz::AttentionOptions capped, sinks;
+  capped.soft_cap = 50;
+  sinks.sinks.assign(static_cast<std::size_t>(shape.query_heads), 0.5f);
+  against("with a soft-cap / without, " + grouped.name(), shape, shape, capped);
+  against("with sinks / without, " + grouped.name(), shape, shape, sinks);
+  const buzz::Shape plain{16, 1, 128};
+  buzz::Shape latent{16, 1, 576};  // DeepSeek V2 Lite's, whose values are parts of the keys
+  latent.value_dim = 512;
+  latent.values_in_keys = true;
+  against("16/1x576, values in keys / 16/1x128, a byte", plain, latent, {});
+}
+
 /// Rows 1 to 4 at one size.
 inline void attention_at(const Layer& layer, int rows, std::vector<Ratio>& table) {
   Decode<float> single(layer, rows);
@@ -121,6 +179,7 @@ inline void attention_rows(std::vector<Ratio>& table) {
   against_plain<Eigen::half>(grouped, paper_rows, 0.4, "half", table);
   against_plain<Eigen::half>(grouped, long_rows, 0.25, "half", table);
   prefill(table);
+  for (int rows : {paper_rows, long_rows}) mechanisms(rows, table);
 }
 
 }  // namespace bench
