@@ -27,7 +27,7 @@ namespace buzz {
 class Evictor {
  public:
   /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
-  /// to 2^20: the most that rollback() may take back, with a copy of what the score remembers for each. rows_seen:
+  /// to 2^20: the most that rollback() may take back, with a copy of the score's state for each. rows_seen:
   /// where queries see the newest so many rows alone, and the score has no memory; then rollback() goes back past
   /// evictions too, as far as that many rows are left. 0: all rows are seen. Errors: options out of their range; a
   /// product of sizes past all memory. Where memory ends sooner: std::bad_alloc.

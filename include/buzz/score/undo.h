@@ -9,7 +9,7 @@
 
 namespace buzz {
 
-/// What a score remembered before each of the newest tokens was observed, so that rollback can bring it back bit for
+/// What a score's state was before each of the newest tokens was observed, so that rollback can bring it back bit for
 /// bit. Holds max_rollback copies, [max_rollback, kv_heads, capacity].
 class UndoLog {
  public:
