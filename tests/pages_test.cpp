@@ -28,6 +28,7 @@ const std::vector<std::string> pages = {"README.md",
                                         "include/buzz/README.md",
                                         "include/buzz/KNOBS.md",
                                         "include/buzz/LIMITS.md",
+                                        "include/buzz/MODELS.md",
                                         "include/buzz/INSTALL.md",
                                         "include/buzz/cuda/README.md",
                                         "examples/README.md",
@@ -306,7 +307,8 @@ TEST(Pages, LeftPadsThatAreLeftOutChangeNothing) {
 }
 
 TEST(Pages, CppBlocksAreCompiled) {
-  const std::string sources = example_sources() + read("tests/pages_test.cpp") + read("tests/tutorial_test.cpp");
+  const std::string sources = example_sources() + read("tests/pages_test.cpp") + read("tests/tutorial_test.cpp") +
+                              read("tests/model_families_test.cpp");
   int found = 0;
   for (const Block& b : blocks()) {
     if (!is_cpp(b)) continue;
