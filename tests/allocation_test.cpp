@@ -142,27 +142,29 @@ buzz::BeehiveOptions small_beehive() {
 
 /// Calls of `chunk` tokens and of one, whole and step by step; each cache has to evict.
 template <class T>
-void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, const buzz::Policy& policy) {
+void expect_no_allocation(const buzz::Shape& shape, const buzz::Rope& rope, const buzz::Policy& policy,
+                          buzz::AttentionOptions attention = {}) {
   using In = typename std::conditional<std::is_same<T, std::int8_t>::value, float, T>::type;
-  buzz::AttentionOptions attention;
   attention.log_base = 512;
   buzz::BuzzCache<T> cache(shape, policy, rope, attention);
   const std::vector<In> q = numbers<In>(shape.max_chunk * shape.query_heads * shape.head_dim);
-  const std::vector<In> kv = numbers<In>(shape.max_chunk * shape.kv_heads * shape.head_dim);
-  std::vector<float> out(q.size());
+  const std::vector<In> k = numbers<In>(shape.max_chunk * shape.kv_heads * shape.head_dim);
+  const std::vector<In> v = numbers<In>(shape.max_chunk * shape.kv_heads * shape.value_size());
+  std::vector<float> out(static_cast<std::size_t>(shape.max_chunk * shape.query_heads * shape.value_size()));
   int evictions = 0;
   const auto call = [&](int n, bool steps) {
     const buzz::View<const In> qs(q.data(), n, shape.query_heads, shape.head_dim);
-    const buzz::View<const In> kvs(kv.data(), n, shape.kv_heads, shape.head_dim);
-    const buzz::View<float> outs(out.data(), n, shape.query_heads, shape.head_dim);
+    const buzz::View<const In> ks(k.data(), n, shape.kv_heads, shape.head_dim);
+    const buzz::View<const In> vs(v.data(), n, shape.kv_heads, shape.values_in_keys ? 0 : shape.value_size());
+    const buzz::View<float> outs(out.data(), n, shape.query_heads, shape.value_size());
     const int before = cache.rows();
     if (steps) {
-      cache.append(kvs, kvs);
+      cache.append(ks, vs);
       cache.attend(qs, outs);
       cache.observe();
       cache.evict();
     } else {
-      cache.attend(qs, kvs, kvs, outs);
+      cache.attend(qs, ks, vs, outs);
     }
     evictions += cache.rows() < before + n;
   };
@@ -210,6 +212,19 @@ TYPED_TEST(Allocation, NoneInCompactPositions) {
   expect_no_allocation<TypeParam>({4, 2, 32, 20}, rope, buzz::beehive(small_beehive()));
   rope.keys = buzz::KeyStorage::raw;
   expect_no_allocation<TypeParam>({4, 2, 32, 20}, rope, buzz::beehive(small_beehive()));
+}
+
+TYPED_TEST(Allocation, NoneInTodaysMechanisms) {
+  buzz::AttentionOptions attention;
+  attention.window = 7;
+  attention.soft_cap = 50;
+  attention.sinks = attention.alibi_slopes = std::vector<float>(8, 0.5f);
+  for (const bool in_keys : {false, true}) {
+    buzz::Shape shape{8, 2, 40, 20};
+    shape.value_dim = 32;
+    shape.values_in_keys = in_keys;
+    expect_no_allocation<TypeParam>(shape, {}, buzz::beehive(small_beehive()), attention);
+  }
 }
 
 TYPED_TEST(Allocation, NoneInAnyPolicy) {

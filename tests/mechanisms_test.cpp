@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "oracle_twin.h"
 
 namespace {
@@ -94,6 +96,33 @@ TEST(Mechanisms, AreTakenBackBitForBit) {
       EXPECT_EQ(feed(*cache, Text(2), 1), first);
     }
   });
+}
+
+TEST(Mechanisms, AreTheSameBitsOnAnyNumberOfThreads) {
+  const auto thread_each = [](int count, buzz::Task task) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; ++i) threads.emplace_back([task, i] { task(i); });
+    for (std::thread& t : threads) t.join();
+  };
+  for (Element element : kElements)
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      Config c = small_today(Kind::beehive, seed);
+      c.max_chunk = 40;
+      const CachePtr one = cache_of(element, c);
+      std::vector<CachePtr> many;
+      for (int threads : {2, 3, 7}) {
+        buzz::AttentionOptions options = library_attention(c);
+        options.threads = threads;
+        many.push_back(make_cache(element, c, {}, 0, options));
+      }
+      for (int n : {1, 40, 1, 3, 1, 17, 1}) {
+        const std::vector<float> expected = feed(*one, Text(), n);
+        for (const CachePtr& cache : many) {
+          ASSERT_EQ(feed(*cache, Text(), n, thread_each), expected) << describe(c);
+          ASSERT_EQ(bytes_of(*cache), bytes_of(*one)) << describe(c);
+        }
+      }
+    }
 }
 
 /// What is loaded goes on bit for bit.
