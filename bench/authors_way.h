@@ -89,7 +89,7 @@ inline void authors_way(std::vector<Ratio>& table) {
     return seconds([&] {
              for (int i = 0; i < 600; ++i) {
                evictor.append(1);
-               store.append(kv, kv, none, nullptr);
+               store.append(evictor.rows() - 1, kv, kv, none, nullptr);
                evictor.observe_sums(buzz::View<const float>(sums.data(), 1, layer.kv_heads, evictor.rows()));
                if (evictor.should_evict()) store.compact(evictor.select());
              }

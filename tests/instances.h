@@ -12,7 +12,7 @@
 
 // Over rows of T: new rows and queries of Q, outputs of O.
 #define BUZZ_TEST_QUERIES(how, T, Q)                                                                                   \
-  how void buzz::Store<T>::append(const buzz::View<const Q>&, const buzz::View<const Q>&, const buzz::Rotation&,       \
+  how void buzz::Store<T>::append(int, const buzz::View<const Q>&, const buzz::View<const Q>&, const buzz::Rotation&,  \
                                   const float*);                                                                       \
   how void buzz::Attention::column_sums(const buzz::View<const Q>&, const buzz::RopeAngles&, const buzz::RowsView<T>&, \
                                         const buzz::View<const float>&, const buzz::View<float>&, buzz::Executor);

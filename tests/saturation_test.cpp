@@ -127,15 +127,15 @@ TEST(Saturation, OfAKeyThatIsRotatedOn) {
   const buzz::Rotation rotation(eighths(), 2);
   buzz::Store<Half> store({1, 1, 2}, 4);
   const Values rows = {1, 1, 60000, 60000};
-  store.append(buzz::View<const float>(rows.data(), 2, 1, 2), buzz::View<const float>(rows.data(), 2, 1, 2), rotation,
-               nullptr);
+  store.append(0, buzz::View<const float>(rows.data(), 2, 1, 2), buzz::View<const float>(rows.data(), 2, 1, 2),
+               rotation, nullptr);
   buzz::KeptRows keep(1, 2);
   keep.begin(2, 1);
   keep.list(0)[0] = 1;
   store.compact(keep);
   float angles[2];
   store.rotate_moved(keep, rotation, angles);
-  EXPECT_EQ(static_cast<float>(store.keys().values.row(0, 0)[0]), 65504);
+  EXPECT_EQ(static_cast<float>(store.keys(1).values.row(0, 0)[0]), 65504);
 }
 
 TEST(Saturation, OfAnOutput) {

@@ -31,19 +31,19 @@ View<const float> view(const Values& v) {
   return {v.data(), static_cast<int>(v.size()) / (kHeads * kDim), kHeads, kDim};
 }
 
-/// Appends without rotation.
+/// Appends behind `rows` rows, without rotation.
 template <class T>
-void append(Store<T>& store, const Values& k, const Values& v) {
-  store.append(view(k), view(v), Rotation(Rope{}, kDim), nullptr);
+void append(Store<T>& store, int rows, const Values& k, const Values& v) {
+  store.append(rows, view(k), view(v), Rotation(Rope{}, kDim), nullptr);
 }
 
 template <class T>
 View<const T> keys(const Store<T>& store) {
-  return store.keys().values;
+  return store.keys(kCapacity).values;
 }
 template <class T>
 View<const T> values(const Store<T>& store) {
-  return store.values().values;
+  return store.values(kCapacity).values;
 }
 
 template <class T>
@@ -84,20 +84,20 @@ TEST(ConvertRow, RoundsToTheNearestHalf) {
   EXPECT_EQ(back[1], 0.0999755859375f);
 }
 
-TEST(Store, StartsEmpty) {
+TEST(Store, ShowsAsManyRowsAsItIsAskedFor) {
   const Store<float> store(kShape, kCapacity);
-  EXPECT_EQ(store.rows(), 0);
-  EXPECT_EQ(keys(store).shape(0), kHeads);
-  EXPECT_EQ(keys(store).shape(1), 0);
-  EXPECT_EQ(keys(store).shape(2), kDim);
+  for (int rows : {0, 1, kCapacity})
+    for (const View<const float>& all : {store.keys(rows).values, store.values(rows).values}) {
+      EXPECT_EQ(all.shape(0), kHeads);
+      EXPECT_EQ(all.shape(1), rows);
+      EXPECT_EQ(all.shape(2), kDim);
+    }
 }
 
 TEST(Store, PutsTokenMajorRowsInTheirHeads) {
   Store<float> store(kShape, kCapacity);
-  append(store, tokens(2), tokens(2, 0.5f));
-  append(store, tokens(1, 1000), tokens(1, 2000));
-  EXPECT_EQ(store.rows(), 3);
-  EXPECT_EQ(keys(store).shape(1), 3);
+  append(store, 0, tokens(2), tokens(2, 0.5f));
+  append(store, 2, tokens(1, 1000), tokens(1, 2000));
   EXPECT_EQ(row(keys(store), 0, 0), (Values{0, 1, 2, 3}));
   EXPECT_EQ(row(keys(store), 1, 0), (Values{10, 11, 12, 13}));
   EXPECT_EQ(row(keys(store), 1, 1), (Values{110, 111, 112, 113}));
@@ -116,7 +116,7 @@ TEST(Store, ReadsStridedTokens) {
       fused[static_cast<std::size_t>(t * token + 2 * kHeads * kDim + i)] = 7;
     }
   Store<float> store(kShape, kCapacity);
-  store.append(View<const float>(fused.data() + kHeads * kDim, 2, kHeads, kDim, token, kDim),
+  store.append(0, View<const float>(fused.data() + kHeads * kDim, 2, kHeads, kDim, token, kDim),
                View<const float>(fused.data() + 2 * kHeads * kDim, 2, kHeads, kDim, token, kDim),
                Rotation(Rope{}, kDim), nullptr);
   EXPECT_EQ(row(keys(store), 1, 1), (Values{110, 111, 112, 113}));
@@ -128,7 +128,7 @@ TEST(Store, TakesItsOwnTypeAsItIs) {
   for (float x : tokens(1, 0.25f)) k.push_back(static_cast<Eigen::bfloat16>(x));
   Store<Eigen::bfloat16> store(kShape, kCapacity);
   const View<const Eigen::bfloat16> rows(k.data(), 1, kHeads, kDim);
-  store.append(rows, rows, Rotation(Rope{}, kDim), nullptr);
+  store.append(0, rows, rows, Rotation(Rope{}, kDim), nullptr);
   for (int d = 0; d < kDim; ++d) {
     EXPECT_EQ(keys(store).row(1, 0)[d], k[static_cast<std::size_t>(kDim + d)]);
     EXPECT_EQ(values(store).row(0, 0)[d], k[static_cast<std::size_t>(d)]);
@@ -141,7 +141,7 @@ TEST(Store, RotatesKeysAndNotValues) {
   const Values k = {1, 0, 1, 0, /**/ 0, 1, 0, 1};
   Values two = k;
   two.insert(two.end(), k.begin(), k.end());
-  store.append(view(two), view(two), rotation, angles(rotation, 2).data());
+  store.append(0, view(two), view(two), rotation, angles(rotation, 2).data());
   EXPECT_EQ(row(keys(store), 0, 0), (Values{1, 0, 1, 0})) << "position 0";
   const Values rotated = row(keys(store), 0, 1), other = row(keys(store), 1, 1);
   EXPECT_FLOAT_EQ(rotated[0], std::cos(1.f));
@@ -157,16 +157,15 @@ TEST(Store, RoundsARotatedHalfOnce) {
   const Values k = {0.1f, 0.7f, 0.3f, -0.9f, 0, 0, 0, 0};
   Values two = k;
   two.insert(two.end(), k.begin(), k.end());
-  store.append(view(two), view(two), rotation, angles(rotation, 2).data());
+  store.append(0, view(two), view(two), rotation, angles(rotation, 2).data());
   const double expected = double(0.1f) * std::cos(1.0) - double(0.7f) * std::sin(1.0);
   EXPECT_EQ(keys(store).row(0, 1)[0], Eigen::half(static_cast<float>(expected)));
 }
 
 TEST(Store, CompactsKeysAndValuesTogether) {
   Store<float> store(kShape, kCapacity);
-  append(store, tokens(5), tokens(5, 0.5f));
+  append(store, 0, tokens(5), tokens(5, 0.5f));
   store.compact(keeping(5, {0, 3, 4}, {1, 2, 4}));
-  EXPECT_EQ(store.rows(), 3);
   EXPECT_EQ(row(keys(store), 0, 1), (Values{300, 301, 302, 303}));
   EXPECT_EQ(row(values(store), 0, 1), (Values{300.5f, 301.5f, 302.5f, 303.5f}));
   EXPECT_EQ(row(keys(store), 1, 0), (Values{110, 111, 112, 113}));
@@ -175,10 +174,9 @@ TEST(Store, CompactsKeysAndValuesTogether) {
 
 TEST(Store, AppendsBehindWhatWasKept) {
   Store<float> store(kShape, kCapacity);
-  append(store, tokens(6), tokens(6));
+  append(store, 0, tokens(6), tokens(6));
   store.compact(keeping(6, {5}, {0}));
-  append(store, tokens(1, 7000), tokens(1, 8000));
-  EXPECT_EQ(store.rows(), 2);
+  append(store, 1, tokens(1, 7000), tokens(1, 8000));
   EXPECT_EQ(row(keys(store), 0, 0)[0], 500);
   EXPECT_EQ(row(keys(store), 0, 1)[0], 7000);
   EXPECT_EQ(row(values(store), 1, 1)[0], 8010);
@@ -188,7 +186,7 @@ TEST(Store, RotatesMovedKeysByTheirMoves) {
   const Rotation rotation(Rope{10000.0}, kDim);
   Store<float> store(kShape, kCapacity);
   const Values k(5 * kHeads * kDim, 1.f);
-  store.append(view(k), view(k), rotation, angles(rotation, 5).data());
+  store.append(0, view(k), view(k), rotation, angles(rotation, 5).data());
   const KeptRows keep = keeping(5, {0, 2, 3}, {1, 3, 4});
   store.compact(keep);
   Values room(kDim);

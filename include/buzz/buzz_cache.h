@@ -90,7 +90,7 @@ class BuzzCache {
     if (!rotation().compact())
       require_room("position", static_cast<long long>(first) + tokens, tokens, rope().max_position);
     using In = std::remove_const_t<K>;
-    store_.append(View<const In>(k), View<const In>(v), rotation(),
+    store_.append(rows(), View<const In>(k), View<const In>(v), rotation(),
                   raw_keys_ ? nullptr : angles(first, tokens).queries);
     evictor_.append(tokens);
     discard();
@@ -106,8 +106,8 @@ class BuzzCache {
     require_not_own(out);
     if (tokens == 0) return;
     using In = std::remove_const_t<Q>;
-    attention_(View<const In>(q), places_of_newest(tokens), store_.keys(), store_.values(), out, sums(slices(tokens)),
-               run);
+    attention_(View<const In>(q), places_of_newest(tokens), store_.keys(rows()), store_.values(rows()), out,
+               sums(slices(tokens)), run);
     if (evictor_.needs().attention) pending_ = {tokens, slices(tokens)};
   }
 
@@ -140,7 +140,8 @@ class BuzzCache {
     require_observed("observe(q, lse)");
     if (tokens == 0) return;
     using In = std::remove_const_t<Q>;
-    attention_.column_sums(View<const In>(q), places_of_newest(tokens), store_.keys(), lse, sums(slices(tokens)), run);
+    attention_.column_sums(View<const In>(q), places_of_newest(tokens), store_.keys(rows()), lse, sums(slices(tokens)),
+                           run);
     attention_.check_lse();
     evictor_.observe_sums(sums(slices(tokens)));
   }
@@ -155,7 +156,7 @@ class BuzzCache {
   bool evict() {
     if (!evictor_.should_evict()) return false;
     require_observed("evict()");
-    const KeptRows& kept = evictor_.select_quantised(store_.keys(), store_.values());
+    const KeptRows& kept = evictor_.select_quantised(store_.keys(rows()), store_.values(rows()));
     store_.compact(kept);
     if (rotation().compact() && !raw_keys_) {
       angles_count_ = 0;  // angles_ serves as room
@@ -174,7 +175,6 @@ class BuzzCache {
   /// says no.
   void rollback(int tokens) {
     evictor_.rollback(tokens);
-    store_.rollback(tokens);
     if (tokens < pending_.tokens)
       pending_ = {pending_.tokens - tokens, pending_.slices - tokens};
     else if (tokens > 0)
@@ -184,7 +184,6 @@ class BuzzCache {
   /// As newly made: what follows is bit for bit what a new cache would do.
   void reset() {
     evictor_.reset();
-    store_.resize(0);
     angles_count_ = 0;
     discard();
   }
@@ -222,8 +221,7 @@ class BuzzCache {
     self.attention_.options().archive(a);
     self.rotation().archive(a);
     Evictor::archive(self.evictor_, a);
-    if constexpr (!std::is_const<Self>::value) self.store_.resize(self.evictor_.rows());
-    Store<T>::archive(self.store_, a);
+    Store<T>::archive(self.store_, self.rows(), a);
   }
 
   const Shape& shape() const { return shape_; }               ///< as given
@@ -246,12 +244,12 @@ class BuzzCache {
   Span<const double> scores(int head) const { return evictor_.scores(head); }
   /// As stored, [kv_heads, rows, head_dim]; keys are rotated unless has_raw_keys(). int8: a row is its scale times
   /// these.
-  View<const T> keys() const { return store_.keys().values; }
+  View<const T> keys() const { return store_.keys(rows()).values; }
   /// As stored, [kv_heads, rows, value_size()]; parts of keys() where Shape::values_in_keys.
-  View<const T> values() const { return store_.values().values; }
+  View<const T> values() const { return store_.values(rows()).values; }
   /// [1, kv_heads, rows], empty where T has no scales.
-  View<const float> key_scales() const { return store_.keys().scales; }
-  View<const float> value_scales() const { return store_.values().scales; }  ///< the same for values
+  View<const float> key_scales() const { return store_.keys(rows()).scales; }
+  View<const float> value_scales() const { return store_.values(rows()).scales; }  ///< the same for values
   bool has_raw_keys() const { return raw_keys_; }  ///< keys() are not rotated yet; see KeyStorage
 
   /// Bytes allocated, by part, its table of angles among them, be it shared or not.

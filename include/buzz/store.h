@@ -9,7 +9,7 @@
 
 namespace buzz {
 
-/// The K and V rows of one layer, of which the first rows() of every head are in use. Allocates in the constructor
+/// The K and V rows of one layer. How many of every head are in use the Evictor knows. Allocates in the constructor
 /// alone.
 template <class T>
 class Store {
@@ -24,21 +24,23 @@ class Store {
         values_(heads_, in_keys_ ? 0 : capacity, value_dim_),
         row_(static_cast<std::size_t>((std::max)(dim_, in_keys_ ? 0 : value_dim_))) {}
 
-  /// Appends tokens rows of k and v, [tokens, kv_heads, head_dim] and value_size(), or no v where values are in the
-  /// keys; keys are rotated by `angles`, [tokens, rotation.dims()], unless that is null. The caller has checked shapes
-  /// and room. O(tokens * kv_heads * head_dim).
+  /// Writes k and v, [tokens, kv_heads, head_dim] and value_size(), or no v where values are in the keys, into the rows
+  /// from `first` on; keys are rotated by `angles`, [tokens, rotation.dims()], unless that is null. The caller has
+  /// checked shapes and room. O(tokens * kv_heads * head_dim).
   template <class K>
-  void append(const View<const K>& k, const View<const K>& v, const Rotation& rotation, const float* angles) {
-    for (int t = 0; t < k.shape(0); ++t, ++rows_) {
+  void append(int first, const View<const K>& k, const View<const K>& v, const Rotation& rotation,
+              const float* angles) {
+    for (int t = 0; t < k.shape(0); ++t) {
+      const int row = first + t;
       for (int h = 0; h < heads_; ++h) {
         if (angles == nullptr) {
-          keys_.put(h, rows_, k.row(t, h), row_.data());
+          keys_.put(h, row, k.row(t, h), row_.data());
         } else {
           convert_row(k.row(t, h), dim_, row_.data());
           rotation.rotate(angles + static_cast<std::ptrdiff_t>(t) * rotation.dims(), row_.data());
-          keys_.put(h, rows_, static_cast<const float*>(row_.data()), row_.data());
+          keys_.put(h, row, static_cast<const float*>(row_.data()), row_.data());
         }
-        if (!in_keys_) values_.put(h, rows_, v.row(t, h), row_.data());
+        if (!in_keys_) values_.put(h, row, v.row(t, h), row_.data());
       }
     }
   }
@@ -47,7 +49,6 @@ class Store {
   void compact(const KeptRows& kept) {
     keys_.compact(kept);
     if (!in_keys_) values_.compact(kept);
-    rows_ = kept.size();
   }
 
   /// After compact(): rotates each key that moved by the distance of its move, from its last place, in float, rounded
@@ -66,33 +67,27 @@ class Store {
     }
   }
 
-  void rollback(int tokens) { rows_ -= tokens; }  ///< drops the newest rows
-
-  /// Writes or reads K and V of the first rows() rows.
+  /// Writes or reads K and V of the first `rows` rows.
   template <class Self, class Archive>
-  static void archive(Self& self, Archive& a) {
+  static void archive(Self& self, int rows, Archive& a) {
     for (int h = 0; h < self.heads_; ++h) {
-      Rows<T>::archive(self.keys_, h, self.rows_, a);
-      if (!self.in_keys_) Rows<T>::archive(self.values_, h, self.rows_, a);
+      Rows<T>::archive(self.keys_, h, rows, a);
+      if (!self.in_keys_) Rows<T>::archive(self.values_, h, rows, a);
     }
   }
-  /// For loading: the rows that archive() is to fill.
-  void resize(int rows) { rows_ = rows; }
 
   /// Does somebody else's memory reach into that of K or V?
   bool overlaps(const Footprint& other) const { return keys_.overlaps(other) || values_.overlaps(other); }
 
-  int rows() const { return rows_; }  ///< in use
-  /// As stored: [kv_heads, rows, head_dim].
-  RowsView<T> keys() const { return keys_.view(rows_, dim_); }
+  /// The first `rows` rows as stored: [kv_heads, rows, head_dim].
+  RowsView<T> keys(int rows) const { return keys_.view(rows, dim_); }
   /// The same for values, of value_size().
-  RowsView<T> values() const { return (in_keys_ ? keys_ : values_).view(rows_, value_dim_); }
+  RowsView<T> values(int rows) const { return (in_keys_ ? keys_ : values_).view(rows, value_dim_); }
   std::size_t bytes() const { return keys_.bytes() + values_.bytes() + row_.size() * sizeof(float); }  ///< allocated
 
  private:
   int heads_, dim_, value_dim_;
   bool in_keys_;
-  int rows_ = 0;
   Rows<T> keys_, values_;
   std::vector<float> row_;  // [max(head_dim, value_size())]
 };
