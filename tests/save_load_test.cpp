@@ -166,7 +166,7 @@ TEST(LoadOfAModel, IsAllLayersOrNone) {
     ASSERT_EQ(refused([&] { load(model, file.substr(0, size)); }), "stream");
     ASSERT_EQ(bytes_of(model), before);
   }
-  EXPECT_EQ(refused([&] { load(model, bytes_of(model_of(3, 19))); }), "threshold") << "the last layer's";
+  EXPECT_EQ(refused([&] { load(model, bytes_of(model_of(3, 19))); }), "layer[2].threshold");
   EXPECT_EQ(refused([&] { load(model, bytes_of(model_of(2))); }), "layers");
   EXPECT_EQ(bytes_of(model), before);
   load(model, file);

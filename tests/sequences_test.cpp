@@ -83,7 +83,7 @@ TEST(Sequences, AreNotTouchedByWhatBefallsAnother) {
   std::istringstream file(third), damaged(third.substr(0, third.size() / 2));
   sequences[1].load(file);
   EXPECT_EQ(bytes_of(sequences[1]), third);
-  EXPECT_EQ(refused([&] { sequences[1].load(damaged); }), "layer[1].stream");
+  EXPECT_EQ(refused([&] { sequences[1].load(damaged); }), "stream");
   feed_all(sequences[1], Text(7), 2);
   sequences[1].pin(76, 1);
   if (sequences[1].can_rollback(2)) sequences[1].rollback(2);

@@ -106,8 +106,8 @@ inline void require_room(const char* field, long long total, long long asked, lo
     require_range(field, total, 0, room);
 }
 
-/// Calls f(). What it refuses is part()'s, a text's: field() is then "part.field"; but CacheFull's, which says what has
-/// run out. Without exceptions the handler hears of the field alone.
+/// Calls f(). What it refuses is part()'s, a text's: field() is then "part.field"; but not where a stream fails, nor
+/// CacheFull's, which says what has run out. Without exceptions the handler hears of the field alone.
 template <class Part, class F>
 decltype(auto) refusing_as(Part&& part, F&& f) {
 #if BUZZ_EXCEPTIONS
@@ -119,6 +119,7 @@ decltype(auto) refusing_as(Part&& part, F&& f) {
   } catch (const InvalidArgument& e) {
     throw InvalidArgument(part() + "." + e.field(), named(e));
   } catch (const FileError& e) {
+    if (e.field() == "stream") throw;
     throw FileError(part() + "." + e.field(), named(e));
   }
 #else
