@@ -178,7 +178,7 @@ class Attention {
       if (angles.queries != nullptr)
         angles.rotation->rotate(angles.queries + static_cast<std::ptrdiff_t>(b.token(i)) * angles.rotation->dims(),
                                 row);
-      Eigen::Map<Eigen::ArrayXf>(row, shape_.head_dim) *= logit_scale(b.seen(i) - b.from(i));
+      kernels::scale(row, shape_.head_dim, logit_scale(b.seen(i) - b.from(i)));
     }
   }
 
@@ -302,7 +302,7 @@ class Attention {
       }
     }
     for (int i = 0; i < b.m; ++i) {
-      Eigen::Map<Eigen::ArrayXf>(result + i * value_dim(), width) *= b.norms[i];
+      kernels::scale(result + i * value_dim(), width, b.norms[i]);
       convert_row(result + i * value_dim(), width, out.row(b.token(i), b.query_head(i)) + begin);
     }
   }
@@ -321,15 +321,15 @@ class Attention {
       const float& norm = lse.row(0, b.token(i))[b.query_head(i)];
       const int from = (std::max)(0, b.from(i) - begin), seen = (std::min)(end, b.seen(i)) - begin - from;
       if (seen <= 0 || !is_finite(norm)) continue;
-      Eigen::Map<Eigen::ArrayXf> p(b.p + i * b.stride + from, seen);
-      float sum = kernels::exp_and_sum(p.data(), seen, norm);
+      float* p = b.p + i * b.stride + from;
+      float sum = kernels::exp_and_sum(p, seen, norm);
       if (!is_finite(sum)) {  // a NaN in a key
-        std::replace_if(
-            p.data(), p.data() + seen, [](const float& x) { return !is_finite(x); }, 0.f);
-        sum = p.sum();
+        sum = 0;
+        for (int r = 0; r < seen; ++r) sum += p[r] = is_finite(p[r]) ? p[r] : 0;
       }
       b.norms[i] += sum;
-      Eigen::Map<Eigen::ArrayXf>(sums.row(b.slice(i, sums.shape(0)), b.head) + begin + from, seen) += p;
+      const float one = 1;
+      kernels::weighted_sum<1>(&one, p, 0, seen, false, sums.row(b.slice(i, sums.shape(0)), b.head) + begin + from);
     }
   }
 

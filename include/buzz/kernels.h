@@ -232,10 +232,32 @@ inline void multiply(const float* x, const float* y, int count, float* out) {
   for (; i < count; ++i) out[i] = x[i] * y[i];
 }
 
+/// x[i] *= by for i in [0, count).
+inline void scale(float* x, int count, float by) {
+  const Packet factor = Eigen::internal::pset1<Packet>(by);
+  int i = 0;
+  for (; i + packet_size <= count; i += packet_size)
+    Eigen::internal::pstoreu(x + i, Eigen::internal::pmul(load(x + i), factor));
+  for (; i < count; ++i) x[i] *= by;
+}
+
+/// The largest of x[0..count), count >= 1; any, where one is NaN.
+inline float largest(const float* x, int count) {
+  float most = x[0];
+  int i = 0;
+  if (count >= packet_size) {
+    Packet lanes = load(x);
+    for (i = packet_size; i + packet_size <= count; i += packet_size) lanes = Eigen::internal::pmax(lanes, load(x + i));
+    most = Eigen::internal::predux_max(lanes);
+  }
+  for (; i < count; ++i) most = (std::max)(most, x[i]);
+  return most;
+}
+
 /// The first half of a softmax: logits p[0..count) become exp(p - *top), *top the largest, and their sum is returned;
 /// count >= 1. A NaN, or an infinite logit, makes the sum NaN.
 inline float softmax_terms(float* p, int count, float* top) {
-  *top = Eigen::Map<Eigen::ArrayXf>(p, count).maxCoeff();
+  *top = largest(p, count);
   return exp_and_sum(p, count, *top);
 }
 
