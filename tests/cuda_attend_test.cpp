@@ -37,7 +37,7 @@ Floats draw(Random& random, int size, float amplitude) {
 /// Attention, its column sums and the rotation on the emulated device against the oracle, over a few calls of several
 /// sequences of different lengths. No eviction: what stays is tested elsewhere.
 template <class T>
-void expect_oracles_attention(std::uint64_t seed, double tolerance) {
+void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modified = false) {
   Random random(seed);
   buzz::Shape shape;
   shape.kv_heads = random.in(1, 3);
@@ -67,6 +67,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
     rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
   }
   buzz::cuda::AttentionOptions attention;
+  if (modified) attention = emulated::draw_modifiers(random, shape.query_heads);
   attention.scale = random.one_in(2) ? 0.3 : 0;
   attention.log_base = random.one_in(3) ? 512 : 0;
   emulated::Twin<T> twin(shape, batch, buzz::beehive(options), rope, attention);
@@ -81,6 +82,11 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
   o.rope_halves = rope.pairs == buzz::Pairs::halves;
   o.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
   o.log_base = attention.log_base;
+  o.attention_window = attention.window;
+  o.soft_cap = attention.soft_cap;
+  o.sinks.assign(attention.sinks.begin(), attention.sinks.end());
+  o.slopes.assign(attention.alibi_slopes.begin(), attention.alibi_slopes.end());
+  o.slopes_by_place = attention.alibi_positions == buzz::Positions::compact;
   o.attention = kind.second;
   o.decay = static_cast<double>(options.decay);
   o.threshold = 1000;
@@ -134,6 +140,20 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance) {
 TEST(CudaAttend, FloatsAreTheOracles) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     expect_oracles_attention<float>(seed, 1e-5);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+}
+
+TEST(CudaAttend, ModifiedLogitsAreTheOracles) {
+  for (std::uint64_t seed = 300; seed < 340; ++seed) {
+    expect_oracles_attention<float>(seed, 1e-5, true);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+}
+
+TEST(CudaAttend, ModifiedLogitsOfHalvesAreTheOracles) {
+  for (std::uint64_t seed = 400; seed < 410; ++seed) {
+    expect_oracles_attention<Eigen::half>(seed, 1e-3, true);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }

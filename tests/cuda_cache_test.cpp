@@ -76,7 +76,7 @@ struct Ran {
 /// The emulated device against the host's cache, one a sequence, over many calls and evictions: the same positions,
 /// row for row, the same scores and outputs to float arithmetic.
 template <class T, class Options>
-Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make) {
+Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make, bool modified) {
   Random random(seed);
   buzz::Shape shape;
   shape.kv_heads = random.in(1, 3);
@@ -88,6 +88,10 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make)
   if (random.one_in(2)) {
     rope.base = 10000;
     rope.pairs = random.of({buzz::Pairs::interleaved, buzz::Pairs::halves});
+    if (modified && random.one_in(2)) {
+      rope.dims = random.of({2, 8, 14});
+      rope.first = shape.head_dim - rope.dims;
+    }
     if (policy.moves_are_few(shape.max_chunk) && random.one_in(2)) {
       rope.positions = buzz::Positions::compact;
       rope.keys = buzz::KeyStorage::rotated;
@@ -96,9 +100,14 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make)
   buzz::cuda::Batch batch;
   batch.sequences = random.in(1, 3);
   batch.splits = random.of({0, 1, 3});
-  emulated::Twin<T> twin(shape, batch, policy, rope);
+  buzz::AttentionOptions attention;
+  if (modified) {
+    batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
+    attention = emulated::draw_modifiers(random, shape.query_heads);
+  }
+  emulated::Twin<T> twin(shape, batch, policy, rope, attention);
   std::vector<buzz::BuzzCache<T>> hosts;
-  for (int s = 0; s < batch.sequences; ++s) hosts.emplace_back(shape, policy, rope);
+  for (int s = 0; s < batch.sequences; ++s) hosts.emplace_back(shape, policy, rope, attention);
   EXPECT_EQ(twin.cache.capacity(), hosts[0].capacity());
 
   Ran ran;
@@ -154,10 +163,10 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make)
 }
 
 template <class Options>
-void expect_hosts_caches(int runs, Make<Options> make) {
+void expect_hosts_caches(int runs, Make<Options> make, bool modified = false) {
   int evictions = 0;
   for (int seed = 0; seed < runs; ++seed) {
-    evictions += expect_hosts_cache<float>(static_cast<std::uint64_t>(seed), 1e-5, make).evictions;
+    evictions += expect_hosts_cache<float>(static_cast<std::uint64_t>(seed), 1e-5, make, modified).evictions;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   EXPECT_GT(evictions, 3 * runs);
@@ -170,6 +179,11 @@ TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches(8, buzz::strided); }
 TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches(12, buzz::diverse_beehive); }
 TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches(8, buzz::key_diff); }
 TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches(12, buzz::key_outliers); }
+TEST(CudaCache, ModifiedLogitsAreTheHosts) {
+  expect_hosts_caches(30, buzz::beehive, true);
+  expect_hosts_caches(12, buzz::heavy_hitter, true);
+  expect_hosts_caches(8, buzz::streaming, true);
+}
 TEST(CudaCache, TovaIsTheHosts) { expect_hosts_caches(12, buzz::tova); }
 
 using FadedAttentionOptions = buzz::PolicyOptions<buzz::Segments, buzz::AttentionSumOptions, buzz::FadingOptions>;
@@ -445,20 +459,28 @@ TEST(CudaCache, ResetMakesARerunBitEqual) {
 
 TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
   const buzz::Shape shape{2, 1, 64};
-  const auto expect_as_host = [&](double scale, double log_base, bool refused) {
+  const auto refused_as_host = [&](const std::function<void(buzz::cuda::AttentionOptions&)>& set) {
     buzz::cuda::AttentionOptions attention;
-    buzz::AttentionOptions hosts;
-    attention.scale = hosts.scale = scale;
-    attention.log_base = hosts.log_base = log_base;
-    const std::string host = said([&] { buzz::BuzzCache<float>(shape, buzz::beehive(), {}, hosts); });
+    set(attention);
+    const std::string host = said([&] { buzz::BuzzCache<float>(shape, buzz::beehive(), {}, attention); });
     EXPECT_EQ(said([&] { emulated::Twin<float>(shape, {}, buzz::beehive(), {}, attention); }), host);
-    EXPECT_EQ(host != "nothing", refused) << host;
+    return host != "nothing";
   };
-  for (const double scale : {-1.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
-    expect_as_host(scale, 0, true);
-  for (const double base : {1.0, 0.5, -512.0, static_cast<double>(NAN), static_cast<double>(INFINITY), 1e39})
-    expect_as_host(0, base, true);
-  expect_as_host(0.25, 512, false);
+  const double nan = static_cast<double>(NAN), infinity = static_cast<double>(INFINITY);
+  for (const double x : {-1.0, nan, infinity, 1e39}) EXPECT_TRUE(refused_as_host([&](auto& a) { a.scale = x; })) << x;
+  for (const double x : {1.0, 0.5, -512.0, nan, infinity, 1e39})
+    EXPECT_TRUE(refused_as_host([&](auto& a) { a.log_base = x; })) << x;
+  for (const double x : {-1.0, 1e-4, nan, infinity})
+    EXPECT_TRUE(refused_as_host([&](auto& a) { a.soft_cap = x; })) << x;
+  EXPECT_TRUE(refused_as_host([](auto& a) { a.window = -1; }));
+  EXPECT_TRUE(refused_as_host([](auto& a) { a.sinks = {1}; }));
+  EXPECT_TRUE(refused_as_host([](auto& a) { a.sinks = {1, NAN}; }));
+  EXPECT_TRUE(refused_as_host([](auto& a) { a.alibi_slopes = {1, 1, 1}; }));
+  EXPECT_TRUE(refused_as_host([](auto& a) { a.alibi_slopes = {1, -1}; }));
+  EXPECT_FALSE(refused_as_host([](auto& a) {
+    a.scale = 0.25, a.log_base = 512, a.soft_cap = 50, a.window = 3;
+    a.sinks = {-1, 1}, a.alibi_slopes = {0, 1};
+  }));
 }
 
 TEST(CudaCache, RefusesTheHostsAttentionOptionsThatTheDeviceDoesNotHave) {

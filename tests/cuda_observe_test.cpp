@@ -21,8 +21,10 @@ Floats draw(Random& random, int size) {
 
 /// A device twin and the host's cache with the same rows and no scores yet: the newest `tokens` are to be observed.
 struct Pair {
-  Pair(Random& random, int group, buzz::AttentionKind kind)
-      : shape{2 * group, 2, 64, 24}, twin(shape, {}, policy(kind)), host(shape, policy(kind), {}, any_lse()) {
+  Pair(Random& random, int group, buzz::AttentionKind kind, const buzz::AttentionOptions& attention = any_lse())
+      : shape{2 * group, 2, 64, 24},
+        twin(shape, {}, policy(kind), {}, attention),
+        host(shape, policy(kind), {}, attention) {
     tokens = random.in(1, 24);
     if (random.one_in(2)) add(random, 24, false);
     add(random, tokens, true);
@@ -127,6 +129,75 @@ TEST(CudaObserve, LogSumExpsGiveTheHostsScores) {
     ASSERT_EQ(pair.twin.cache.observe(buzz::cuda::dense(q.data(), pair.tokens, heads, 64), lse.data(), run), 0);
     pair.expect_the_same_scores();
     ASSERT_FALSE(HasFatalFailure()) << "run " << run;
+  }
+}
+
+/// The same where logits are modified, whatever the log-sum-exps are.
+TEST(CudaObserve, LogSumExpsOfModifiedLogitsGiveTheHostsScores) {
+  Random random(5);
+  for (int run = 0; run < 60; ++run) {
+    const int group = random.in(1, 5), heads = 2 * group;
+    buzz::AttentionOptions attention = emulated::draw_modifiers(random, heads);
+    attention.lse_tolerance = Pair::any_lse().lse_tolerance;
+    Pair pair(random, group, kinds[run % 6], attention);
+    const Floats q = draw(random, pair.tokens * heads * 64);
+    Floats lse = draw(random, pair.tokens * heads);
+    for (float& x : lse) x = random.one_in(9) ? (random.one_in(2) ? NAN : -INFINITY) : x + 6;
+    pair.host.observe(buzz::view(q, pair.tokens, heads, 64),
+                      buzz::View<const float>(lse.data(), 1, pair.tokens, heads));
+    ASSERT_EQ(pair.twin.cache.observe(buzz::cuda::dense(q.data(), pair.tokens, heads, 64), lse.data(), run), 0);
+    pair.expect_the_same_scores();
+    ASSERT_FALSE(HasFatalFailure()) << "run " << run;
+  }
+}
+
+/// A sink so large that it takes all, and one beside which the rows are as without it: finite, in every split once.
+TEST(CudaObserve, ASinkTakesItsProbabilityOnceHoweverLarge) {
+  const buzz::Shape shape{4, 2, 64, 4};
+  for (const float sink : {-3e38f, -100.f, 0.f, 100.f, 3e38f})
+    for (const int splits : {1, 3})
+      for (const int kept_logits : {0, 4}) {
+        buzz::AttentionOptions attention;
+        attention.sinks = {sink, 0, sink, 1};
+        buzz::cuda::Batch batch;
+        batch.splits = splits;
+        batch.kept_logits = kept_logits;
+        Twin twin(shape, batch, buzz::beehive(), {}, attention);
+        buzz::BuzzCache<float> host(shape, buzz::beehive(), {}, attention);
+        Random random(6);
+        for (int step = 0; step < 12; ++step) {
+          const Floats q = draw(random, 4 * 4 * 64), k = draw(random, 4 * 2 * 64), v = draw(random, 4 * 2 * 64);
+          Floats expected(q.size());
+          host.attend(buzz::view(q, 4, 4, 64), buzz::view(k, 4, 2, 64), buzz::view(v, 4, 2, 64),
+                      buzz::view(expected, 4, 4, 64));
+          const Floats out = twin.attend(q, k, v, {4, 0, 1});
+          for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5) << sink;
+        }
+        for (int h = 0; h < 2; ++h)
+          for (int r = 0; r < host.rows(); ++r) ASSERT_NEAR(twin.score(0, h, r), host.scores(h)[r], 2e-5) << sink;
+      }
+}
+
+/// What has left a query's window may be NaN: it reaches no output and no score.
+TEST(CudaObserve, NaNBeforeTheWindowReachesNothing) {
+  const buzz::Shape shape{4, 2, 64, 4};
+  for (const int kept_logits : {0, 4}) {
+    buzz::AttentionOptions attention;
+    attention.window = 5;
+    buzz::cuda::Batch batch;
+    batch.splits = 3;
+    batch.kept_logits = kept_logits;
+    Twin twin(shape, batch, buzz::beehive(), {}, attention);
+    Random random(7);
+    for (int step = 0; step < 12; ++step) {
+      Floats q = draw(random, 4 * 4 * 64), k = draw(random, 4 * 2 * 64), v = draw(random, 4 * 2 * 64);
+      if (step == 0) k[3] = v[70] = NAN;  // row 0, its heads
+      const Floats out = twin.attend(q, k, v, {4, 0, 1});
+      for (std::size_t i = 0; i < out.size() && step > 1; ++i) ASSERT_TRUE(buzz::is_finite(out[i])) << "step " << step;
+      double sum = 0;
+      for (int r = 0; r < 4 * step + 4; ++r) sum += twin.score(0, 1, r);
+      ASSERT_NEAR(sum, 2 * 4 * (step + 1), 1e-4) << "probabilities add up to 1";
+    }
   }
 }
 

@@ -102,16 +102,17 @@ struct Launcher {
 };
 
 /// A few steps with evictions, on threads and emulated in phases: the same bits.
-void expect_the_same(const buzz::Policy& policy, const buzz::Rope& rope, int kept_logits) {
+void expect_the_same(const buzz::Policy& policy, const buzz::Rope& rope, int kept_logits,
+                     const buzz::AttentionOptions& attention = {}) {
   const buzz::Shape shape{2, 1, 16, 4};
   buzz::cuda::Batch batch;
   batch.kept_logits = kept_logits;
   batch.splits = 2;
-  emulated::Twin<float> twin(shape, batch, policy, rope);
+  emulated::Twin<float> twin(shape, batch, policy, rope, attention);
   using Cache = buzz::cuda::BasicCache<float, Launcher>;
   const buzz::cuda::Bytes bytes = Cache::bytes(shape, batch, policy, rope);
   emulated::Memory memory(bytes.cache), workspace(bytes.workspace);
-  Cache cache(shape, batch, policy, rope, memory.data(), workspace.data());
+  Cache cache(shape, batch, policy, rope, memory.data(), workspace.data(), attention);
   ASSERT_EQ(cache.reset(0), 0);
   oracle::Random random(1);
   int evictions = 0;
@@ -154,6 +155,15 @@ TEST(CudaThreads, Beehive) {
 TEST(CudaThreads, HeavyHitter) { expect_the_same(buzz::policy("heavy_hitter:window=3,heavy=3"), {}, 4); }
 
 TEST(CudaThreads, KeyDiff) { expect_the_same(buzz::policy("key_diff:heavy=6"), {}, 0); }
+
+TEST(CudaThreads, ModifiedLogits) {
+  buzz::AttentionOptions attention;
+  attention.window = 6;
+  attention.soft_cap = 2;
+  attention.sinks = {0.5f, -1};
+  attention.alibi_slopes = {0.5f, 0.25f};
+  expect_the_same(buzz::policy("heavy_hitter:window=3,heavy=3"), {}, 1, attention);
+}
 
 TEST(CudaThreads, CompactionInSeveralTiles) {
   const int capacity = 1300, dim = 16;

@@ -11,10 +11,21 @@
 #include "buzz/cuda/buzz_cache.cuh"
 #include "buzz/policies.h"
 #include "cuda_emulation.h"
+#include "oracle_config.h"
 
 namespace emulated {
 
 using Floats = std::vector<float>;
+
+/// A window and what becomes of logits before the softmax, drawn; each may be missing.
+inline buzz::AttentionOptions draw_modifiers(oracle::Random& random, int query_heads) {
+  oracle::Config config;
+  config.oracle.query_heads = query_heads;
+  oracle::draw_mechanisms(random, &config);
+  buzz::AttentionOptions a = oracle::library_attention(config);
+  a.scale = 0;
+  return a;
+}
 
 /// 256-byte aligned bytes, all ones: NaN in every type, -1 in integers.
 class Memory {

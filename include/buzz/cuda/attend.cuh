@@ -16,7 +16,7 @@ constexpr float lowest = -3.402823466e+38f;
 struct Partial {
   float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, head_dim]; not used where there is one
   float* top = nullptr;     ///< [sequences, query_heads, tokens, splits]
-  float* sum = nullptr;     ///< the same
+  float* sum = nullptr;     ///< the same, no sink's among them
   float* logits = nullptr;  ///< [sequences, query_heads, tokens, capacity]; null: not wanted
   int splits = 1;           ///< parts that the cached rows are cut into
 };
@@ -25,8 +25,9 @@ struct Partial {
 /// 1805.02867), split over rows as in Flash-Decoding. A block takes `queries` query rows of one KV head, so that they
 /// share the loads: grid (splits * ceil(tokens * group / queries), kv_heads, sequences). Sixteen lanes read a row,
 /// `packs` packs of 16 bytes each. Rows past the end are never read, nor is a row that a query does not see multiplied
-/// by 0: there could be a NaN in it. O(tokens * query_heads * rows * head_dim).
-template <class T, int packs, int queries>
+/// by 0: there could be a NaN in it. Without `modified` it is not looked whether there are Modifiers. O(tokens *
+/// query_heads * rows * head_dim).
+template <class T, int packs, int queries, bool modified>
 struct Attend {
   static constexpr int threads = 128;                   ///< of a block
   static constexpr int lanes = 16;                      ///< threads that read a row
@@ -62,10 +63,11 @@ struct Attend {
     const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;
     const int head = block.y(), s = block.z(), rows = step.states[s].now.rows;
     const int here = step.queries.count() - first < queries ? step.queries.count() - first : queries;
-    // No row past what the block's last query sees; the splits share those rows in whole steps.
+    // No row but from the first query's first to the last one's last; the splits share those rows in whole steps.
+    const int lead = step.template first_seen<modified>(first, rows);
     const int visible = step.queries.seen(first + here - 1, rows);
-    const int part = ((visible - 1) / (at_once * partial.splits) + 1) * at_once;
-    const int begin = split * part, end = visible - begin < part ? visible : begin + part;
+    const int part = ((visible - lead - 1) / (at_once * partial.splits) + 1) * at_once;
+    const int begin = lead + split * part, end = visible - begin < part ? visible : begin + part;
 
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) { start(lane[t], t % lanes, s, head, first, here, rows); });
@@ -104,7 +106,7 @@ struct Attend {
       const int token = some ? step.queries.token(first + i) : 0;
       const T* row = q.row(s, token, some ? step.queries.head(head, first + i) : 0);
       const float* angles = step.angles_of(s, token);
-      const float sharpness = some ? step.scale.of(step.queries.seen(first + i, rows)) : 0;
+      const float sharpness = some ? step.template sharpness<modified>(first + i, rows) : 0;
       BUZZ_UNROLL
       for (int j = 0; j < values; ++j) {
         const int d = element(lane, j);
@@ -156,12 +158,14 @@ struct Attend {
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
       const int seen = i < here ? step.queries.seen(first + i, rows) : 0;
+      const int from = step.template first_seen<modified>(first + i, rows);
       float top = l.top[i];
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const int row = r + u * groups;
-        if (row >= end || row >= seen) continue;
-        const float logit = l.logits[u * queries + i];
+        if (row >= end || row >= seen || (modified && row < from)) continue;
+        float& logit = l.logits[u * queries + i];
+        if constexpr (modified) logit = step.modified(logit, s, head, first + i, seen - 1, row);
         if (logit > top) top = logit;
         if (partial.logits != nullptr && lane == (u * queries + i) % lanes) logits_of(s, head, first + i)[row] = logit;
       }
@@ -174,7 +178,7 @@ struct Attend {
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
         const int row = r + u * groups;
-        if (row >= end || row >= seen) continue;
+        if (row >= end || row >= seen || (modified && row < from)) continue;
         float& p = l.logits[u * queries + i];
         p = ::expf(p - top);
         l.sum[i] += p;
@@ -189,6 +193,7 @@ struct Attend {
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
           if (i >= here || row >= step.queries.seen(first + i, rows)) continue;
+          if (modified && row < step.template first_seen<modified>(first + i, rows)) continue;
           BUZZ_UNROLL
           for (int e = 0; e < Pack<T>::size; ++e)
             l.out[i][p * Pack<T>::size + e] += l.logits[u * queries + i] * to_float(held[u][p].values[e]);
@@ -209,18 +214,19 @@ struct Attend {
     }
     const int token = step.queries.token(i), query_head = step.queries.head(head, i);
     const long long at = step.query_at(s, head, i) * partial.splits + split;
+    const float total = modified ? sum + step.sink_term(head, i, top) : sum;  // where there is one split
     for (int d = t; d < step.head_dim; d += threads) {
       float x = 0;
       for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
       if (partial.splits == 1)
-        out.row(s, token, query_head)[d] = from_float<T>(x / sum);
+        out.row(s, token, query_head)[d] = from_float<T>(x / total);
       else
         partial.out[at * step.head_dim + d] = x;
     }
     if (t != 0) return;
     partial.top[at] = top;
     partial.sum[at] = sum;
-    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(s, head, i)] = top + ::logf(sum);
+    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(s, head, i)] = top + ::logf(total);
   }
 
   BUZZ_DEVICE float* logits_of(int s, int head, int i) const {

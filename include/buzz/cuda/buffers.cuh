@@ -42,6 +42,7 @@ struct Buffers {
   std::int32_t* kept;       ///< the same; used as [sequences, lists, capacity]
   State* states;            ///< [sequences]
   double* frequencies;      ///< [dims / 2], radians a position
+  float* of_heads;          ///< [2, query_heads], sinks and slopes, whether there are any or not
   // The workspace.
   double* importance;   ///< [2, sequences, kv_heads, capacity], Select's room
   std::int32_t* picks;  ///< the same
@@ -69,6 +70,7 @@ struct Buffers {
     own(&kept, "sequences * kv_heads * capacity", {cached});
     own(&states, "sequences", {sequences});
     own(&frequencies, "rope.dims", {dims / 2});
+    own(&of_heads, "query_heads", {2, shape.query_heads});
     const auto room = [&](auto** pointer, const char* sizes, std::initializer_list<long long> n) {
       take(workspace, &bytes.workspace, pointer, sizes, n);
     };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -20,11 +21,8 @@
 namespace buzz {
 namespace cuda {
 
-/// As buzz::AttentionOptions, and refused as there.
-struct AttentionOptions {
-  double scale = 0;     ///< logits are multiplied by it, finite and > 0; 0: 1 / sqrt(head_dim)
-  double log_base = 0;  ///< and by log(rows seen) / log(log_base), finite and > 1; 0: not
-};
+/// The host's, checked as there; threads and lse_tolerance are the host's alone.
+using AttentionOptions = buzz::AttentionOptions;
 
 /// The host's options as the device's; threads and lse_tolerance are the host's alone. Errors: what the host refuses,
 /// and what the device does not have: window, soft_cap, sinks, alibi_slopes.
@@ -83,6 +81,7 @@ class BasicCache {
         policy_(policy),
         rotation_(rope, shape.head_dim),
         capacity_(policy.most_rows(shape.max_chunk)),
+        attention_((buzz::check(attention, shape), attention)),
         device_(on_device(policy, capacity_)),
         buffers_(memory, workspace, shape, batch, capacity_, rotation_.dims(), device_.needs),
         lengths_(static_cast<std::size_t>(batch.sequences)) {
@@ -91,7 +90,6 @@ class BasicCache {
       if (rope.keys == KeyStorage::raw || !policy.moves_are_few(shape.max_chunk))
         fail("rope.positions", "compact", "logical: the device does not store raw keys");
     }
-    check_logits(attention.scale, attention.log_base);
     device_rotation_.dims = rotation_.dims();
     device_rotation_.first = rope.first;
     device_rotation_.interleaved = rope.pairs == Pairs::interleaved;
@@ -100,6 +98,12 @@ class BasicCache {
     device_rotation_.frequencies = buffers_.frequencies;
     scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
     scale_.log_base = attention.log_base;
+    if (attention.soft_cap != 0) scale_.scale /= attention.soft_cap;
+    modifiers_.window = attention.window;
+    modifiers_.soft_cap = static_cast<float>(attention.soft_cap);
+    if (!attention.sinks.empty()) modifiers_.sinks = buffers_.of_heads;
+    if (!attention.alibi_slopes.empty()) modifiers_.slopes = buffers_.of_heads + shape.query_heads;
+    modifiers_.by_place = attention.alibi_positions == Positions::compact;
   }
 
   BasicCache(BasicCache&&) = default;             ///< the source may only be destroyed or assigned to
@@ -118,7 +122,10 @@ class BasicCache {
     Start start{buffers_.states + first, count, buffers_.frequencies, device_rotation_.dims / 2, {}};
     for (int i = 0; i < device_rotation_.dims / 2; ++i)
       start.given[i] = rotation_.frequencies()[static_cast<std::size_t>(i)];
-    const Result result = Launcher::launch(start, {1, 1, 1}, stream);
+    Result result = Launcher::launch(start, {1, 1, 1}, stream);
+    if (result == Launcher::success) result = give(attention_.sinks, buffers_.of_heads, stream);
+    if (result == Launcher::success)
+      result = give(attention_.alibi_slopes, buffers_.of_heads + shape_.query_heads, stream);
     if (result != Launcher::success) return result;
     for (int s = first; s < end; ++s) own(s) = {};
     if (of_step) open_.tokens = 0;
@@ -185,8 +192,8 @@ class BasicCache {
     return observed(cuda::observe<Launcher>(step(open_), probabilities, stream));
   }
   /// The same where it gives each query's log-sum-exp alone: q as in attend(), lse [count, tokens, query_heads], -inf
-  /// or NaN: that query gives nothing. They have to be of the same logits: nothing here could say otherwise without
-  /// waiting for the device. O(tokens * query_heads * rows * head_dim) a sequence.
+  /// or NaN: that query gives nothing. They have to be of the same logits, a head's sink among them: nothing here could
+  /// say otherwise without waiting for the device. O(tokens * query_heads * rows * head_dim) a sequence.
   Result observe(Tensor<const T> q, const float* lse, Stream stream) {
     if (!device_.needs.attention || !can_observe() || !are_queries(q, open_) || lse == nullptr)
       return Launcher::invalid;
@@ -273,6 +280,17 @@ class BasicCache {
     require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
     require_range("splits", batch.splits, 0, 1024);
   }
+  static Result give(const std::vector<float>& numbers, float* to, Stream stream) {
+    Give give{to, 0, {}};
+    Result result = Launcher::success;
+    for (std::size_t i = 0; i < numbers.size() && result == Launcher::success; i += Give::most) {
+      give.to = to + i;
+      give.count = static_cast<int>((std::min)(numbers.size() - i, std::size_t{Give::most}));
+      std::copy_n(numbers.begin() + static_cast<std::ptrdiff_t>(i), give.count, give.given);
+      result = Launcher::launch(give, {1, 1, 1}, stream);
+    }
+    return result;
+  }
   bool in_range(int first, int count) const { return first >= 0 && count >= 1 && first <= batch_.sequences - count; }
   bool can_append(Call call) const {
     if (open_.tokens != 0 || !in_range(call.first, call.count) || call.tokens < 1 || call.tokens > shape_.max_chunk)
@@ -332,6 +350,7 @@ class BasicCache {
     s.states = buffers_.states + call.first;
     s.rotation = device_rotation_;
     s.scale = scale_;
+    s.modifiers = modifiers_;
     s.fold = device_.fold;
     s.queries.tokens = call.tokens;
     s.queries.group = shape_.group();
@@ -351,10 +370,12 @@ class BasicCache {
   Policy policy_;
   Rotation rotation_;
   int capacity_;
+  AttentionOptions attention_;  // as given
   DevicePolicy device_;
   Buffers<T> buffers_;
   DeviceRotation device_rotation_;
   LogitScale scale_;
+  Modifiers modifiers_;
   std::vector<Lengths> lengths_;  // [sequences]
   Call open_{0, 0, 0};            // the step that has not ended; of 0 tokens: none
   bool observed_ = false;         // its probabilities are in the scores, where those are attention

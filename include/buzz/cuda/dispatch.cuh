@@ -19,6 +19,12 @@ auto with_packs(int head_dim, F&& f) {
   return f(std::integral_constant<int, 2>());
 }
 
+/// Calls f with the flag as a compile-time constant. Returns what f does.
+template <class F>
+auto with_flag(bool flag, F&& f) {
+  return flag ? f(std::true_type()) : f(std::false_type());
+}
+
 /// Attention over the cached rows; with partial.logits the probabilities are added to the scores, and with lse, [count,
 /// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim]. Errors: what
 /// the launches give. O(tokens * query_heads * rows * head_dim).
@@ -26,20 +32,23 @@ template <class Launcher, class T>
 typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tensor<T> out, const Partial& partial,
                                  float* lse, typename Launcher::Stream stream) {
   const int count = step.queries.count();
-  const auto launch = [&](auto packs, auto queries) {
-    const Attend<T, packs(), queries()> kernel{step, q, out, lse, partial};
-    const int tiles = (count - 1) / queries() + 1;
-    return Launcher::launch(kernel, {partial.splits * tiles, step.kv_heads, step.count}, stream);
-  };
-  const typename Launcher::Result result = with_packs<T>(step.head_dim, [&](auto packs) {
-    constexpr int most = packs() * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
-    if (count == 1) return launch(packs, std::integral_constant<int, 1>());
-    if (count <= 4) return launch(packs, std::integral_constant<int, 4>());
-    return launch(packs, std::integral_constant<int, most>());
+  return with_flag(step.modifiers.any(), [&](auto flag) {
+    constexpr bool modified = decltype(flag)::value;
+    const auto launch = [&](auto packs, auto queries) {
+      const Attend<T, packs(), queries(), modified> kernel{step, q, out, lse, partial};
+      const int tiles = (count - 1) / queries() + 1;
+      return Launcher::launch(kernel, {partial.splits * tiles, step.kv_heads, step.count}, stream);
+    };
+    const typename Launcher::Result result = with_packs<T>(step.head_dim, [&](auto packs) {
+      constexpr int most = packs() * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
+      if (count == 1) return launch(packs, std::integral_constant<int, 1>());
+      if (count <= 4) return launch(packs, std::integral_constant<int, 4>());
+      return launch(packs, std::integral_constant<int, most>());
+    });
+    if (result != Launcher::success) return result;
+    const Merge<T, modified> merge{step, out, lse, partial};
+    return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);
   });
-  if (result != Launcher::success) return result;
-  const Merge<T> merge{step, out, lse, partial};
-  return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);
 }
 
 /// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads]; q as there. Errors: what
@@ -47,9 +56,12 @@ typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tenso
 template <class Launcher, class T>
 typename Launcher::Result observe(const StepOf<T>& step, Tensor<const T> q, const float* lse,
                                   typename Launcher::Stream stream) {
-  return with_packs<T>(step.head_dim, [&](auto packs) {
-    const Observe<T, packs()> kernel{step, q, lse};
-    return Launcher::launch(kernel, {(step.capacity - 1) / kernel.rows_at_once + 1, step.kv_heads, step.count}, stream);
+  return with_flag(step.modifiers.any(), [&](auto flag) {
+    return with_packs<T>(step.head_dim, [&](auto packs) {
+      const Observe<T, packs(), decltype(flag)::value> kernel{step, q, lse};
+      const int blocks = (step.capacity - 1) / kernel.rows_at_once + 1;
+      return Launcher::launch(kernel, {blocks, step.kv_heads, step.count}, stream);
+    });
   });
 }
 

@@ -9,7 +9,7 @@ namespace cuda {
 /// were kept. The first tokens * group blocks of x write an output row each (none, where there was but one split), the
 /// others take `threads` cached rows each: grid (output_blocks() + sum_blocks(), kv_heads, sequences). A query whose
 /// probabilities are not finite adds to no sum.
-template <class T>
+template <class T, bool modified>
 struct Merge {
   static constexpr int threads = 128;  ///< of a block
   /// A block's, of `threads` queries at a time.
@@ -40,7 +40,7 @@ struct Merge {
   }
 
  private:
-  /// The largest logit of query row i, and the sum of its exponentials.
+  /// The largest logit of query row i, and the sum of its exponentials, its sink's among them.
   BUZZ_DEVICE void total(int s, int head, int i, float* top, float* sum) const {
     const long long begin = step.query_at(s, head, i) * partial.splits;
     *top = lowest;
@@ -48,6 +48,7 @@ struct Merge {
     for (int p = 0; p < partial.splits; ++p)
       if (partial.top[begin + p] > *top) *top = partial.top[begin + p];
     for (int p = 0; p < partial.splits; ++p) *sum += weight(begin + p, *top) * partial.sum[begin + p];
+    if constexpr (modified) *sum += step.sink_term(head, i, *top);
   }
   /// A split's weight; 0 without rows.
   BUZZ_DEVICE float weight(long long split, float top) const {
@@ -92,7 +93,8 @@ struct Merge {
         Row& r = row[t];
         for (int i = first; i < first + here; ++i) {
           const float inverse = shared.inverse[i - first];
-          if (begin + t < step.queries.seen(i, rows) && is_finite(inverse))
+          if (begin + t < step.queries.seen(i, rows) && is_finite(inverse) &&
+              !(modified && begin + t < step.template first_seen<modified>(i, rows)))
             r.sum +=
                 ::expf(partial.logits[step.query_at(s, head, i) * step.capacity + begin + t] - shared.top[i - first]) *
                 inverse;

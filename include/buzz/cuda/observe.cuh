@@ -38,10 +38,11 @@ struct ObserveGiven {
   }
 };
 
-/// The same where a kernel has attended and gives each query's log-sum-exp of its logits, -inf or NaN: gives nothing.
+/// The same where a kernel has attended and gives each query's log-sum-exp of its logits, its head's sink among them,
+/// -inf or NaN: gives nothing.
 /// The probabilities are made again and held nowhere. Sixteen lanes a row, which stays in registers while the queries
 /// pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads * rows * head_dim).
-template <class T, int packs>
+template <class T, int packs, bool modified>
 struct Observe {
   static constexpr int threads = 128;                   ///< of a block
   static constexpr int lanes = 16;                      ///< threads that read a row
@@ -108,7 +109,7 @@ struct Observe {
       const int token = step.queries.token(first + i);
       const T* row = q.row(s, token, step.queries.head(head, first + i));
       const float* angles = step.angles_of(s, token);
-      const float sharpness = step.scale.of(step.queries.seen(first + i, rows));
+      const float sharpness = step.template sharpness<modified>(first + i, rows);
       for (int d = t; d < step.head_dim; d += threads)
         shared.query[i][d] = sharpness * step.rotation.rotated(row, angles, d);
     }
@@ -139,8 +140,14 @@ struct Observe {
       const float norm = lse[step.lse_at(s, head, first + i)];
       BUZZ_UNROLL
       for (int u = 0; u < unroll; ++u) {
-        const float p = ::expf(l.logits[u * queries + i] - norm);
-        if (row + u * groups < step.queries.seen(first + i, rows) && is_finite(norm) && is_attention(p)) l.sum[u] += p;
+        const int its = row + u * groups, seen = step.queries.seen(first + i, rows);
+        float logit = l.logits[u * queries + i];
+        if constexpr (modified)
+          if (its < seen) logit = step.modified(logit, s, head, first + i, seen - 1, its);
+        const float p = ::expf(logit - norm);
+        if (its < seen && !(modified && its < step.template first_seen<modified>(first + i, rows)) && is_finite(norm) &&
+            is_attention(p))
+          l.sum[u] += p;
         if ((first + i + 1) % step.queries.group != 0) continue;
         l.score[u] = step.fold(l.score[u], l.sum[u], token == 0);
         l.sum[u] = 0;

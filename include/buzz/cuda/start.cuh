@@ -30,5 +30,25 @@ struct Start {
   }
 };
 
+/// Writes numbers that come along as an argument, as Start's do. One block: grid (1, 1, 1).
+struct Give {
+  static constexpr int threads = 128;  ///< of the block
+  static constexpr int most = 512;     ///< most numbers
+  /// None.
+  struct Shared {};
+
+  float* to;          ///< [count], to write
+  int count;          ///< how many, up to `most`
+  float given[most];  ///< [count]
+
+  /// One block's work; see block.cuh.
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared&) const {
+    block.alone([&](int t) {
+      for (int i = t; i < count; i += threads) to[i] = given[i];
+    });
+  }
+};
+
 }  // namespace cuda
 }  // namespace buzz

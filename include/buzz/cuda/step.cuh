@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "buzz/cuda/lengths.cuh"
@@ -20,6 +21,7 @@ struct Step {
   State* states = nullptr;       ///< [count]
   DeviceRotation rotation;       ///< of keys and queries
   LogitScale scale;              ///< of the logits
+  Modifiers modifiers;           ///< of them too
   Fold fold;                     ///< what a probability does to a score
   Queries queries;               ///< of one KV head
   Protect protect;               ///< sink and window
@@ -54,6 +56,35 @@ struct Step {
   BUZZ_HOST_DEVICE long long lse_at(int s, int kv_head, int i) const {
     const long long token = static_cast<long long>(s) * queries.tokens + queries.token(i);
     return token * kv_heads * queries.group + queries.head(kv_head, i);
+  }
+
+  /// The first row that query row i sees, of `rows`; see Queries::seen() for their end.
+  template <bool modified>
+  BUZZ_HOST_DEVICE int first_seen(int i, int rows) const {
+    const int seen = queries.seen(i, rows);
+    return !modified || modifiers.window == 0 || seen <= modifiers.window ? 0 : seen - modifiers.window;
+  }
+  /// What query row i is multiplied by.
+  template <bool modified>
+  BUZZ_DEVICE float sharpness(int i, int rows) const {
+    return scale.of(queries.seen(i, rows) - first_seen<modified>(i, rows));
+  }
+  /// The logit of query row i, whose newest row is `newest`, and a row, from their product.
+  BUZZ_DEVICE float modified(float product, int s, int kv_head, int i, int newest, int row) const {
+    float logit = modifiers.soft_cap == 0 ? product : modifiers.soft_cap * ::tanhf(product);
+    if (modifiers.slopes != nullptr) {
+      const std::int32_t* at = positions + begin(s, kv_head);
+      const int distance = modifiers.by_place ? newest - row : at[newest] - at[row];
+      logit -= modifiers.slopes[queries.head(kv_head, i)] * static_cast<float>(distance);
+    }
+    return logit;
+  }
+  /// The term of query row i's sink beside those of a softmax whose largest logit is `top`, as kernels::term_beside()
+  /// has it; 0 without one.
+  BUZZ_DEVICE float sink_term(int kv_head, int i, float top) const {
+    if (modifiers.sinks == nullptr) return 0;
+    const float x = modifiers.sinks[queries.head(kv_head, i)] - top;
+    return ::expf(x < 80 ? x : 80);
   }
 };
 
