@@ -483,32 +483,6 @@ TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
   }));
 }
 
-TEST(CudaCache, RefusesTheHostsAttentionOptionsThatTheDeviceDoesNotHave) {
-  const buzz::Shape shape{2, 1, 64};
-  const auto refused = [&](const std::function<void(buzz::AttentionOptions&)>& change) {
-    buzz::AttentionOptions o;
-    change(o);
-    try {
-      buzz::cuda::on_device(o, shape);
-    } catch (const buzz::InvalidArgument& e) {
-      return e.field();
-    }
-    return std::string("nothing");
-  };
-  using Options = buzz::AttentionOptions;
-  EXPECT_EQ(refused([](Options&) {}), "nothing");
-  EXPECT_EQ(refused([](Options& o) { o.window = 5; }), "attention.window");
-  EXPECT_EQ(refused([](Options& o) { o.soft_cap = 50; }), "soft_cap");
-  EXPECT_EQ(refused([](Options& o) { o.sinks = {0, 0}; }), "sinks");
-  EXPECT_EQ(refused([](Options& o) { o.alibi_slopes = {0, 0}; }), "alibi_slopes");
-  EXPECT_EQ(refused([](Options& o) { o.scale = -1; }), "scale") << "as the host";
-  Options o;
-  o.scale = 0.25;
-  o.log_base = 512;
-  EXPECT_EQ(buzz::cuda::on_device(o, shape).scale, 0.25);
-  EXPECT_EQ(buzz::cuda::on_device(o, shape).log_base, 512);
-}
-
 TEST(CudaCache, ResetEndsAStepOfItsSequences) {
   const buzz::Shape shape{2, 1, 64};
   buzz::cuda::Batch batch;

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "buzz/attention_options.h"
@@ -23,18 +22,6 @@ namespace cuda {
 
 /// The host's, checked as there; threads and lse_tolerance are the host's alone.
 using AttentionOptions = buzz::AttentionOptions;
-
-/// The host's options as the device's; threads and lse_tolerance are the host's alone. Errors: what the host refuses,
-/// and what the device does not have: window, soft_cap, sinks, alibi_slopes.
-inline AttentionOptions on_device(const buzz::AttentionOptions& o, const Shape& shape) {
-  buzz::check(o, shape);
-  const char* const none = "the device has none";
-  require_equal("attention.window", o.window, 0, none);
-  if (!is_zero(o.soft_cap)) fail("soft_cap", std::to_string(o.soft_cap), std::string("0 (") + none + ")");
-  require_equal("sinks", static_cast<long long>(o.sinks.size()), 0, none);
-  require_equal("alibi_slopes", static_cast<long long>(o.alibi_slopes.size()), 0, none);
-  return {o.scale, o.log_base};
-}
 
 /// A call: `tokens` new tokens of each of the sequences [first, first + count).
 struct Call {
