@@ -161,10 +161,11 @@ TEST(Linear, IsTheProductWithTheFloatsOfEveryFormat) {
     tiny_llama::quant::to_float(type, data.data(), w.size(), w.data());
     for (int tokens : {1, 2, 70}) {
       const Matrix x = random_matrix(tokens, columns);
-      Matrix y(tokens, rows), threaded(tokens, rows);
-      linear.multiply(x, y);
-      linear.multiply(x, threaded, pool);
+      Matrix y(tokens, rows), threaded(tokens, rows), again(tokens, rows);
+      tiny_llama::multiply(x, {{linear, y}});
+      tiny_llama::multiply(x, {{linear, threaded}, {linear, again}}, pool);
       EXPECT_EQ(y, threaded) << tokens;
+      EXPECT_EQ(y, again) << tokens;
       EXPECT_LT((y.cast<double>() - x.cast<double>() * w.cast<double>().transpose()).cwiseAbs().maxCoeff(), 1e-3)
           << tokens;
     }

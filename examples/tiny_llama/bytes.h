@@ -3,25 +3,31 @@
 
 #include <Eigen/Core>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
-#include <type_traits>
 
 namespace tiny_llama {
+
+/// Is this machine's first byte of a number its lowest? Compilers know.
+inline bool is_little_endian() {
+  const std::uint16_t one = 1;
+  unsigned char first;
+  std::memcpy(&first, &one, 1);
+  return first == 1;
+}
 
 /// A little-endian integer, half, bfloat16, float32 or float64 from its bytes, on any machine.
 template <class U>
 U from_bytes(const char* bytes) {
-  std::uint64_t bits = 0;
-  for (std::size_t i = 0; i < sizeof(U); ++i) bits |= std::uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  if constexpr (std::is_same_v<U, Eigen::half> || std::is_same_v<U, Eigen::bfloat16>) {
-    return Eigen::numext::bit_cast<U>(static_cast<std::uint16_t>(bits));
-  } else if constexpr (std::is_same_v<U, float>) {
-    return Eigen::numext::bit_cast<float>(static_cast<std::uint32_t>(bits));
-  } else if constexpr (std::is_same_v<U, double>) {
-    return Eigen::numext::bit_cast<double>(bits);
+  U number;
+  if (is_little_endian()) {
+    std::memcpy(static_cast<void*>(&number), bytes, sizeof(U));
   } else {
-    return static_cast<U>(bits);
+    char turned[sizeof(U)];
+    for (std::size_t i = 0; i < sizeof(U); ++i) turned[i] = bytes[sizeof(U) - 1 - i];
+    std::memcpy(static_cast<void*>(&number), turned, sizeof(U));
   }
+  return number;
 }
 template <class U>
 U from_bytes(std::string_view bytes) {

@@ -334,11 +334,10 @@ inline void check_finite(const Tensor& tensor) {
   quant::with_format(tensor.type, [&](auto format) {
     for (std::int64_t block = 0; block < tensor.size / format.numbers; ++block) {
       const char* bytes = tensor.bytes.data() + format.bytes * block;
-      float number = 0;
-      if constexpr (format.numbers == 1) format.to_float(bytes, &number);
-      if (!buzz::is_finite(number)) refuse("element", block);
-      for (int i = 0; i < format.scales; ++i)
-        if (!buzz::is_finite(quant::half(bytes + format.scales_at + 2 * i))) refuse("scale of block", block);
+      if constexpr (format.numbers == 1)
+        if (!buzz::is_finite(format.to_float(bytes))) refuse("element", block);
+      for (int i = 0; i < format.halves; ++i)
+        if (!buzz::is_finite(quant::half(bytes + format.halves_at + 2 * i))) refuse("scale of block", block);
     }
   });
 }

@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "buzz/executor.h"
@@ -40,13 +41,23 @@ class Linear {
                     out);
   }
 
-  /// y = x * its transpose. x: [n, columns]; y: [n, rows]. The same bits whoever runs it.
-  void multiply(const Eigen::Ref<const Matrix>& x, Eigen::Ref<Matrix> y, buzz::Executor run = {}) const {
-    const int tile = x.rows() == 1 ? 32 : 64;  // rows a piece of work
-    run((rows_ + tile - 1) / tile, [&](int piece) {
-      const int first = piece * tile, count = (std::min)(tile, rows_ - first);
-      x.rows() == 1 ? multiply_row(x, first, count, y) : multiply_rows(x, first, count, y);
-    });
+  /// The rows that make one piece of work of a product with so many rows of x: the same whoever runs it.
+  static int piece_rows(Eigen::Index tokens) { return tokens == 1 ? 32 : 64; }
+
+  /// Piece number `piece` of y = x * its transpose. x: [n, columns]; y: [n, rows].
+  void multiply(const Eigen::Ref<const Matrix>& x, Eigen::Ref<Matrix> y, int piece) const {
+    const int most = piece_rows(x.rows()), first = piece * most, count = (std::min)(most, rows_ - first);
+    if (x.rows() == 1) {  // a row of weights at a time, which stays in the first-level cache
+      Eigen::Map<Vector> weights(buffer(columns_), columns_);
+      for (int i = first; i < first + count; ++i) {
+        read(i, 1, weights.data());
+        y(0, i) = x.row(0).dot(weights);
+      }
+    } else {
+      Eigen::Map<Matrix> weights(buffer(std::ptrdiff_t{count} * columns_), count, columns_);
+      read(first, count, weights.data());
+      y.middleCols(first, count).noalias() = x * weights.transpose();
+    }
   }
 
  private:
@@ -56,23 +67,30 @@ class Linear {
     return floats.data();
   }
 
-  void multiply_rows(const Eigen::Ref<const Matrix>& x, int first, int count, Eigen::Ref<Matrix>& y) const {
-    Eigen::Map<Matrix> weights(buffer(std::ptrdiff_t{count} * columns_), count, columns_);
-    read(first, count, weights.data());
-    y.middleCols(first, count).noalias() = x * weights.transpose();
-  }
-  /// A row of weights at a time, which stays in the first-level cache.
-  void multiply_row(const Eigen::Ref<const Matrix>& x, int first, int count, Eigen::Ref<Matrix>& y) const {
-    Eigen::Map<Vector> weights(buffer(columns_), columns_);
-    for (int i = first; i < first + count; ++i) {
-      read(i, 1, weights.data());
-      y(0, i) = x.row(0).dot(weights);
-    }
-  }
-
   TensorType type_ = TensorType::f32;
   int rows_ = 0, columns_ = 0;
   std::vector<char> bytes_;
 };
+
+/// A matrix, and where the product with it goes: [n, rows].
+struct Product {
+  const Linear& weights;
+  Eigen::Ref<Matrix> y;
+};
+
+/// y = x * the transpose of its weights, of each product, all of them cut into the same pieces whoever runs them: the
+/// results are the same bits. x: [n, columns].
+inline void multiply(const Eigen::Ref<const Matrix>& x, std::initializer_list<Product> products,
+                     buzz::Executor run = {}) {
+  const int rows = Linear::piece_rows(x.rows());
+  const auto pieces = [&](const Product& p) { return (p.weights.rows() + rows - 1) / rows; };
+  int all = 0;
+  for (const Product& p : products) all += pieces(p);
+  run(all, [&](int piece) {
+    const Product* p = products.begin();
+    for (; piece >= pieces(*p); ++p) piece -= pieces(*p);
+    p->weights.multiply(x, p->y, piece);
+  });
+}
 
 }  // namespace tiny_llama

@@ -48,7 +48,7 @@ class Llama {
     const int outputs = wanted == Logits::all ? n : 1;
     rms_norm(x.bottomRows(outputs), model_.weights.norm, y.topRows(outputs));
     if (scratch_.logits.rows() < outputs) scratch_.logits.resize(outputs, c.vocab);
-    model_.weights.head().multiply(y.topRows(outputs), scratch_.logits.topRows(outputs), run_);
+    multiply(y.topRows(outputs), {{model_.weights.head(), scratch_.logits.topRows(outputs)}}, run_);
     return {scratch_.logits.data(), outputs, c.vocab};
   }
 
@@ -93,30 +93,27 @@ class Llama {
   void attention(const LayerWeights& w, int i, int n) {
     const Config& c = model_.config;
     auto y = scratch_.y.topRows(n);
-    w.q.multiply(y, scratch_.q.topRows(n), run_);
-    w.k.multiply(y, scratch_.k.topRows(n), run_);
-    w.v.multiply(y, scratch_.v.topRows(n), run_);
+    multiply(y, {{w.q, scratch_.q.topRows(n)}, {w.k, scratch_.k.topRows(n)}, {w.v, scratch_.v.topRows(n)}}, run_);
     if (w.q_norm.size() != 0) norm_heads(scratch_.q, w.q_norm, n * c.query_heads);
     if (w.k_norm.size() != 0) norm_heads(scratch_.k, w.k_norm, n * c.kv_heads);
     const buzz::View<float> q(scratch_.q.data(), n, c.query_heads, c.head_dim);
     const buzz::View<float> k(scratch_.k.data(), n, c.kv_heads, c.head_dim);
     const buzz::View<float> v(scratch_.v.data(), n, c.kv_heads, c.head_dim);
     cache_->attend(i, q, k, v, {scratch_.mixed.data(), n, c.query_heads, c.head_dim}, run_);
-    w.o.multiply(scratch_.mixed.topRows(n), y, run_);
+    multiply(scratch_.mixed.topRows(n), {{w.o, y}}, run_);
   }
 
   /// y = down(activation(gate(y)) * up(y)).
   void feed_forward(const LayerWeights& w, int n) {
     auto y = scratch_.y.topRows(n), gate = scratch_.gate.topRows(n), up = scratch_.up.topRows(n);
-    w.gate.multiply(y, gate, run_);
-    w.up.multiply(y, up, run_);
+    multiply(y, {{w.gate, gate}, {w.up, up}}, run_);
     if (model_.config.architecture == Architecture::llama) {
       gate.array() *= up.array() / (1.0f + (-gate.array()).exp());  // silu(gate) * up
     } else {                                                        // gelu(gate) * up, by GELU's tanh
       constexpr float root = 0.7978845608f;                         // sqrt(2 / pi)
       gate.array() *= 0.5f * up.array() * (1.0f + (root * (gate.array() + 0.044715f * gate.array().cube())).tanh());
     }
-    w.down.multiply(gate, y, run_);
+    multiply(gate, {{w.down, y}}, run_);
   }
 
   void norm_heads(Matrix& heads, const Vector& weight, int count) const {

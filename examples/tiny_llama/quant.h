@@ -2,7 +2,6 @@
 #pragma once
 
 #include <Eigen/Core>
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -26,112 +25,135 @@ namespace quant {
 
 inline float half(const char* bytes) { return static_cast<float>(from_bytes<Eigen::half>(bytes)); }
 
-/// A block's bytes from `from` on, where the compiler sees that what is written does not change them.
-template <int count>
-struct Bytes {
-  explicit Bytes(const char* from) { std::memcpy(b, from, sizeof b); }
-  int operator[](int i) const { return b[i]; }
-  int low(int i) const { return b[i] & 15; }   // the low half of byte i
-  int high(int i) const { return b[i] >> 4; }  // the high half
-  unsigned char b[count];
+/// Eight bytes at once, in any order of theirs: nothing here carries from one byte to the next.
+struct Eight {
+  explicit Eight(const void* from) { std::memcpy(&b, from, sizeof b); }
+  explicit Eight(std::uint64_t bytes) : b(bytes) {}
+  static Eight each(unsigned char byte) { return Eight(0x0101010101010101u * byte); }
+  Eight low(int shift) const { return Eight(b >> shift & each(15).b); }  // four bits of each byte from bit `shift` on
+  Eight two(int shift) const { return Eight((b >> shift & each(3).b) << 4); }  // two bits of each, as bits 4 and 5
+  Eight operator|(Eight other) const { return Eight(b | other.b); }
+  void store(signed char* to) const { std::memcpy(to, &b, sizeof b); }
+  std::uint64_t b;
 };
 
-/// What all formats have: their name, how many numbers a block has and in how many bytes, how many of those are halves
-/// that scale it and where the first is, and to_float(), which writes a block's numbers.
-template <TensorType t, int numbers_, int bytes_, int scales_ = 0, int scales_at_ = 0>
-struct Format {
+/// Of each byte, 16 for a bit that is set and 0 for one that is not.
+struct Sixteens {
+  constexpr Sixteens() {
+    for (int byte = 0; byte < 256; ++byte)
+      for (int i = 0; i < 8; ++i) of[byte][i] = static_cast<unsigned char>((byte >> i & 1) * 16);
+  }
+  unsigned char of[256][8] = {};
+};
+inline constexpr Sixteens sixteens{};
+
+/// Formats of single numbers have to_float(), which writes one.
+template <TensorType t, int bytes_>
+struct Plain {
   static constexpr TensorType type = t;
-  static constexpr int numbers = numbers_, bytes = bytes_, scales = scales_, scales_at = scales_at_;
+  static constexpr int numbers = 1, bytes = bytes_, halves = 0, halves_at = 0;
 };
 
-struct F32 : Format<TensorType::f32, 1, 4> {
+struct F32 : Plain<TensorType::f32, 4> {
   static constexpr const char* name = "F32";
-  static void to_float(const char* b, float* out) { *out = from_bytes<float>(b); }
+  static float to_float(const char* b) { return from_bytes<float>(b); }
 };
 
-struct F16 : Format<TensorType::f16, 1, 2> {
+struct F16 : Plain<TensorType::f16, 2> {
   static constexpr const char* name = "F16";
-  static void to_float(const char* b, float* out) { *out = half(b); }
+  static float to_float(const char* b) { return half(b); }
 };
 
-struct BF16 : Format<TensorType::bf16, 1, 2> {
+struct BF16 : Plain<TensorType::bf16, 2> {
   static constexpr const char* name = "BF16";
-  static void to_float(const char* b, float* out) { *out = static_cast<float>(from_bytes<Eigen::bfloat16>(b)); }
+  static float to_float(const char* b) { return static_cast<float>(from_bytes<Eigen::bfloat16>(b)); }
+};
+
+/// Blocks: `numbers` numbers in `bytes` bytes. Each part of a block has a scale and an offset, and number i is
+/// scale q + offset, q a small integer: unpack() writes the q of a block, scales() the others of part p. `halves` of
+/// the bytes, from byte `halves_at` on, are halves by which all scales and offsets are multiplied.
+template <TensorType t, int numbers_, int part_, int bytes_, int halves_, int halves_at_ = 0>
+struct Blocks {
+  static constexpr TensorType type = t;
+  static constexpr int numbers = numbers_, part = part_, bytes = bytes_, halves = halves_, halves_at = halves_at_;
+};
+struct Scales {
+  float scale, offset;
 };
 
 /// half d, half m, 16 bytes: number i is d q + m, q the low half of byte i, or from 16 on the high half of byte i - 16.
-struct Q4_1 : Format<TensorType::q4_1, 32, 20, 2> {
+struct Q4_1 : Blocks<TensorType::q4_1, 32, 32, 20, 2> {
   static constexpr const char* name = "Q4_1";
-  static void to_float(const char* b, float* out) {
-    const float d = half(b), m = half(b + 2);
-    const Bytes<16> q(b + 4);
-    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(q.low(i)) + m;
-    for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(q.high(i)) + m;
+  static void unpack(const char* b, signed char* q) {
+    for (int i = 0; i < 16; i += 8) {
+      const Eight four(b + 4 + i);
+      four.low(0).store(q + i);
+      four.low(4).store(q + 16 + i);
+    }
   }
+  static Scales scales(const char* b, int) { return {half(b), half(b + 2)}; }
 };
 
 /// half d, 32 bits, 16 bytes: number i is d (q - 16), q four bits as in Q4_1 and, as the fifth, bit i of the 32.
-struct Q5_0 : Format<TensorType::q5_0, 32, 22, 1> {
+struct Q5_0 : Blocks<TensorType::q5_0, 32, 32, 22, 1> {
   static constexpr const char* name = "Q5_0";
-  static void to_float(const char* b, float* out) {
-    const float d = half(b);
-    const Bytes<4> h(b + 2);
-    const Bytes<16> q(b + 6);
-    int fifth[32];
-    for (int i = 0; i < 32; ++i) fifth[i] = (h[i / 8] & (1 << i % 8)) != 0 ? 0 : -16;
-    for (int i = 0; i < 16; ++i) out[i] = d * static_cast<float>(q.low(i) + fifth[i]);
-    for (int i = 0; i < 16; ++i) out[16 + i] = d * static_cast<float>(q.high(i) + fifth[16 + i]);
+  static void unpack(const char* b, signed char* q) {
+    const auto fifth = [&](int i) { return Eight(sixteens.of[static_cast<unsigned char>(b[2 + i / 8])]); };
+    for (int i = 0; i < 16; i += 8) {
+      const Eight four(b + 6 + i);
+      (four.low(0) | fifth(i)).store(q + i);
+      (four.low(4) | fifth(16 + i)).store(q + 16 + i);
+    }
   }
+  static Scales scales(const char* b, int) { return {half(b), -16 * half(b)}; }
 };
 
 /// half d, 32 signed bytes: number i is d q.
-struct Q8_0 : Format<TensorType::q8_0, 32, 34, 1> {
+struct Q8_0 : Blocks<TensorType::q8_0, 32, 32, 34, 1> {
   static constexpr const char* name = "Q8_0";
-  static void to_float(const char* b, float* out) {
-    const float d = half(b);
-    const Bytes<32> q(b + 2);
-    for (int i = 0; i < 32; ++i) out[i] = d * static_cast<float>(static_cast<signed char>(q[i]));
-  }
+  static void unpack(const char* b, signed char* q) { std::memcpy(q, b + 2, 32); }
+  static Scales scales(const char* b, int) { return {half(b), 0}; }
 };
 
-/// half d, half m, 12 bytes, 128 bytes: eight parts of 32 numbers, each with a scale s and a least value l of six bits
-/// from the 12 bytes; number i is d s q - m l. Parts 2p and 2p + 1 are the low and the high halves of 32 bytes.
-struct Q4_K : Format<TensorType::q4_k, 256, 144, 2> {
+/// half d, half m, 12 bytes, 128 bytes: eight parts, each with a scale s and a least value l of six bits from the 12
+/// bytes; number i is d s q - m l. Parts 2p and 2p + 1 are the low and the high halves of 32 bytes.
+struct Q4_K : Blocks<TensorType::q4_k, 256, 32, 144, 2> {
   static constexpr const char* name = "Q4_K";
-  static void to_float(const char* b, float* out) {
-    const float d = half(b), m = half(b + 2);
-    const Bytes<12> six(b + 4);
-    for (int part = 0; part < 8; ++part) {
-      const int at = part % 4;  // parts 0 to 3 have six bits in one byte; the others' upper two are above those
-      const int s = part < 4 ? six[at] & 63 : six.low(8 + at) | (six[at] >> 6) << 4;
-      const int l = part < 4 ? six[4 + at] & 63 : six.high(8 + at) | (six[4 + at] >> 6) << 4;
-      const float scale = d * static_cast<float>(s), least = m * static_cast<float>(l);
-      const Bytes<32> q(b + 16 + 32 * (part / 2));
-      const int shift = part % 2 * 4;
-      for (int i = 0; i < 32; ++i) out[32 * part + i] = scale * static_cast<float>(q[i] >> shift & 15) - least;
+  static void unpack(const char* b, signed char* q) {
+    for (int i = 0; i < 128; i += 8) {
+      const Eight four(b + 16 + i);
+      four.low(0).store(q + i / 32 * 64 + i % 32);
+      four.low(4).store(q + i / 32 * 64 + 32 + i % 32);
     }
+  }
+  static Scales scales(const char* b, int p) {
+    const auto six = [&](int i) { return int{static_cast<unsigned char>(b[4 + i])}; };
+    const int at = p % 4;  // parts 0 to 3 have six bits in one byte; the others' upper two are above those
+    const int s = p < 4 ? six(at) & 63 : (six(8 + at) & 15) | six(at) >> 6 << 4;
+    const int l = p < 4 ? six(4 + at) & 63 : six(8 + at) >> 4 | six(4 + at) >> 6 << 4;
+    return {half(b) * static_cast<float>(s), -half(b + 2) * static_cast<float>(l)};
   }
 };
 
-/// 128 bytes, 64 bytes, 16 signed bytes, half d: each 16 numbers have one of the signed bytes, s; number i is
-/// d s (q - 32). Of each 128 numbers, four parts of 32: their low four bits are the low halves of 64 bytes and then the
-/// high halves, their upper two bits are bits 0 and 1, then 2 and 3, and so on, of 32 bytes.
-struct Q6_K : Format<TensorType::q6_k, 256, 210, 1, 208> {
+/// 128 bytes, 64 bytes, 16 signed bytes, half d: each part has one of the signed bytes, s; number i is d s (q - 32).
+/// Of each 128 numbers, four times 32: their low four bits are the low halves of 64 bytes and then the high halves,
+/// their upper two bits are bits 0 and 1, then 2 and 3, and so on, of 32 bytes.
+struct Q6_K : Blocks<TensorType::q6_k, 256, 16, 210, 1, 208> {
   static constexpr const char* name = "Q6_K";
-  static void to_float(const char* b, float* out) {
-    const float d = half(b + 208);
-    const Bytes<16> scales(b + 192);
-    for (int part = 0; part < 8; ++part) {
-      const Bytes<32> four(b + 64 * (part / 4) + 32 * (part % 2)), two(b + 128 + 32 * (part / 4));
-      const int four_at = part % 4 / 2 * 4, two_at = part % 4 * 2;
-      for (int side = 0; side < 32; side += 16) {
-        const float scale = d * static_cast<float>(static_cast<signed char>(scales[2 * part + side / 16]));
-        for (int i = side; i < side + 16; ++i) {
-          const int q = (four[i] >> four_at & 15) | (two[i] >> two_at & 3) << 4;
-          out[32 * part + i] = scale * static_cast<float>(q - 32);
-        }
+  static void unpack(const char* b, signed char* q) {
+    for (int side = 0; side < 2; ++side)
+      for (int i = 0; i < 32; i += 8) {
+        const Eight first(b + 64 * side + i), second(b + 64 * side + 32 + i), upper(b + 128 + 32 * side + i);
+        signed char* to = q + 128 * side + i;
+        (first.low(0) | upper.two(0)).store(to);
+        (second.low(0) | upper.two(2)).store(to + 32);
+        (first.low(4) | upper.two(4)).store(to + 64);
+        (second.low(4) | upper.two(6)).store(to + 96);
       }
-    }
+  }
+  static Scales scales(const char* b, int p) {
+    const float scale = half(b + 208) * static_cast<float>(static_cast<signed char>(b[192 + p]));
+    return {scale, -32 * scale};
   }
 };
 
@@ -162,11 +184,31 @@ inline std::string all_formats() {
   return text;
 }
 
+/// `count` blocks as floats: all integers first, since a load of bytes that have just been stored in parts would wait.
+template <class F>
+void read_blocks(const char* bytes, std::int64_t count, float* out) {
+  constexpr int most = 256 / F::numbers, parts = F::numbers / F::part;
+  for (; count > 0; count -= most, bytes += most * F::bytes, out += most * F::numbers) {
+    const int blocks = count < most ? static_cast<int>(count) : most;
+    signed char q[256];
+    for (int b = 0; b < blocks; ++b) F::unpack(bytes + b * F::bytes, q + b * F::numbers);
+    for (int b = 0; b < blocks; ++b)
+      for (int i = 0; i < F::numbers; ++i) out[b * F::numbers + i] = static_cast<float>(q[b * F::numbers + i]);
+    for (int p = 0; p < blocks * parts; ++p) {
+      const Scales s = F::scales(bytes + p / parts * F::bytes, p % parts);
+      Eigen::Map<Eigen::Array<float, F::part, 1>> part(out + p * F::part);
+      part = part * s.scale + s.offset;
+    }
+  }
+}
+
 /// The floats that `count` numbers, whole blocks, stand for: exactly what the formulas above give in float.
 inline void to_float(TensorType type, const char* bytes, std::int64_t count, float* out) {
   with_format(type, [&](auto format) {
-    for (std::int64_t block = 0; block < count / format.numbers; ++block)
-      format.to_float(bytes + format.bytes * block, out + format.numbers * block);
+    if constexpr (format.numbers == 1)
+      for (std::int64_t i = 0; i < count; ++i) out[i] = format.to_float(bytes + format.bytes * i);
+    else
+      read_blocks<decltype(format)>(bytes, count / format.numbers, out);
   });
 }
 
