@@ -112,6 +112,18 @@ TEST(OurModel, ReadsTheSameInAnyChunks) {
   }
 }
 
+TEST(Reader, IsAsFarWithoutLikelihoods) {
+  const Ids ids = numbers(70, real().config.vocab);
+  Llama one = llama(real(), policy("full"), 70), other = llama(real(), policy("full"), 70);
+  Reader scored(one), unscored(other, false);
+  scored.read(ids);
+  unscored.read(ids);
+  EXPECT_EQ(unscored.account().tokens, 70);
+  EXPECT_EQ(unscored.account().scored, 0);
+  EXPECT_EQ(unscored.account().nll, 0);
+  EXPECT_LT((unscored.logits() - scored.logits()).cwiseAbs().maxCoeff(), 1e-4f);
+}
+
 TEST(OurModel, ReadsTheSameWithEveryPolicyUntilOneEvicts) {
   const Ids ids = numbers(64, real().config.vocab);
   const auto read = [&](const CacheOptions& options) {

@@ -31,7 +31,7 @@ struct Arguments {
   std::optional<int> prompt_tokens;
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 64u));
   CacheOptions cache;
-  bool control = false, json = false;
+  bool control = false, unscored = false, json = false;
 };
 
 struct Result {
@@ -67,12 +67,14 @@ void declare(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--threads", a.threads, "Threads to work on")->check(CLI::Range(1, 256))->capture_default_str();
   app.add_option("--logits", a.logits, "A file for the logits after the text and after each token added, float32");
+  app.add_flag("--unscored", a.unscored, "No likelihood of the text, which is faster");
   app.add_flag("--json", a.json, "Print everything measured, as JSON");
 }
 
-Result generate(const Model& model, Llama& llama, std::vector<std::int32_t> prompt, int tokens, bool logits) {
+Result generate(const Model& model, Llama& llama, std::vector<std::int32_t> prompt, int tokens, bool scored,
+                bool logits) {
   Result r;
-  Reader reader(llama);
+  Reader reader(llama, scored);
   const auto note = [&] {
     if (logits)
       r.logits.insert(r.logits.end(), reader.logits().data(), reader.logits().data() + reader.logits().size());
@@ -123,7 +125,7 @@ void run(Arguments a) {
   a.cache.threads = a.threads;
   examples::ThreadPool pool(a.threads);
   Llama llama(model, make_cache(model.config, a.cache, most), pool);
-  const Result r = generate(model, llama, std::move(prompt), a.tokens, !a.logits.empty());
+  const Result r = generate(model, llama, std::move(prompt), a.tokens, a.json && !a.unscored, !a.logits.empty());
   if (!a.logits.empty())
     write_text("logits", a.logits,
                std::string(reinterpret_cast<const char*>(r.logits.data()), r.logits.size() * sizeof(float)));
