@@ -288,6 +288,40 @@ TEST(Attention, OfAWindowIsThatOverItsRowsAlone) {
       }
 }
 
+TEST(SoftCap, OfLargeLogitsIsTheCap) {
+  buzz::AttentionOptions o;
+  o.scale = 1;
+  o.soft_cap = 2;
+  buzz::BuzzCache<float> cache({2, 1, 2, 4}, buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(100, 4)), {}, o);
+  const std::vector<float> k = {100, 0, /**/ 0, 0, /**/ -1e30f, 0}, v = {1, 0, /**/ 0, 1, /**/ 0, 0},
+                           q = {3, 0, /**/ 1e30f, 0};
+  cache.append(buzz::view(k, 3, 1, 2), buzz::view(v, 3, 1, 2));
+  std::vector<float> out(4);
+  cache.attend(buzz::view(q, 1, 2, 2), buzz::view(out, 1, 2, 2));
+  const double all = std::exp(2.) + 1 + std::exp(-2.);  // logits 300 and 1e32, 0, -3e30 and -inf
+  for (int head : {0, 1}) {
+    EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(2 * head)]), std::exp(2.) / all, 1e-6) << head;
+    EXPECT_NEAR(static_cast<double>(out[static_cast<std::size_t>(2 * head + 1)]), 1 / all, 1e-6) << head;
+  }
+}
+
+TEST(SoftCap, OfNanIsNan) {
+  buzz::AttentionOptions o;
+  o.soft_cap = 30;
+  for (int rows : {1, 3, 4, 5, 8, 9, 16, 17, 33}) {
+    auto cache =
+        buzz::BuzzCache<float>({1, 1, 1, 40}, buzz::heavy_hitter(buzz::HeavyHitterOptions::for_rows(100, 40)), {}, o);
+    std::vector<float> k(static_cast<std::size_t>(rows), 1.f), out(1);
+    k[static_cast<std::size_t>(rows / 2)] = kNan;
+    cache.append(buzz::view(k, rows, 1, 1), buzz::view(k, rows, 1, 1));
+    const std::vector<float> q = {1};
+    cache.attend(buzz::view(q, 1, 1, 1), buzz::view(out, 1, 1, 1));
+    EXPECT_TRUE(buzz::is_nan(out[0])) << rows;
+    cache.observe();
+    for (int r = 0; r < rows; ++r) EXPECT_EQ(cache.scores(0)[r], 0) << "and gives nothing to any row";
+  }
+}
+
 TEST(Attention, ReadsAndWritesStridedViews) {
   Layer<float> layer({2, 1, 3}, 8), dense({2, 1, 3}, 8);
   for (Layer<float>* l : {&layer, &dense}) l->append_random(8, 1);
