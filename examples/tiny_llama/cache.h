@@ -6,9 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "buzz/buzz_cache.h"
 #include "buzz/executor.h"
-#include "buzz/policies.h"
+#include "buzz/model_cache.h"
 #include "buzz/view.h"
 #include "tiny_llama/config.h"
 
@@ -50,68 +49,54 @@ inline buzz::Rope sliding_rope_of(const Config& c) {
   return rope;
 }
 
-/// Sliding layers hold their windows; the policy is the global ones'.
+/// The layers of a model: the policy is the global ones'.
+inline std::vector<buzz::Layer> layers_of(const Config& c, const buzz::Policy& policy, buzz::Positions positions,
+                                          int max_chunk, int threads) {
+  buzz::AttentionOptions attention;
+  attention.threads = threads;
+  const buzz::Shape shape{c.query_heads, c.kv_heads, c.head_dim, max_chunk};
+  std::vector<buzz::Layer> layers;
+  for (int i = 0; i < c.layers; ++i) {
+    if (c.slides(i))
+      layers.push_back(buzz::sliding_layer(shape, c.window, sliding_rope_of(c), attention));
+    else
+      layers.push_back({shape, policy, rope_of(c, positions), attention});
+  }
+  return layers;
+}
+
 template <class T>
 class CacheOf : public Cache {
  public:
   /// threads: into how many pieces attention is cut for whoever runs it. Errors: what the policy refuses; with compact
   /// positions, a capacity past the model's context.
   CacheOf(const Config& c, const buzz::Policy& policy, buzz::Positions positions, int max_chunk, int threads = 1)
-      : window_(c.window) {
-    buzz::AttentionOptions attention;
-    attention.threads = threads;
-    const buzz::Shape shape{c.query_heads, c.kv_heads, c.head_dim, max_chunk};
-    buzz::StreamingOptions newest;  // with the token of a call, a window
-    newest.sink = newest.threshold = 0;
-    newest.window = c.window - 1;
-    for (int i = 0; i < c.layers; ++i) {
-      if (c.slides(i))
-        layers_.emplace_back(shape, buzz::streaming(newest), sliding_rope_of(c), attention);
-      else
-        layers_.emplace_back(shape, policy, rope_of(c, positions), attention);
-      slides_.push_back(c.slides(i));
-    }
-  }
+      : cache_(layers_of(c, policy, positions, max_chunk, threads)) {}
 
   std::unique_ptr<Cache> fork() const override { return std::unique_ptr<Cache>(new CacheOf(*this)); }
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out, buzz::Executor run) override {
-    buzz::BuzzCache<T>& cache = layers_[index(layer)];
-    const int tokens = q.shape(0);
-    if (!slides_[index(layer)] || cache.rows() + tokens <= window_) return cache.attend(q, k, v, out, run);
-    for (int i = 0; i < tokens; ++i)  // one by one: what leaves the window differs from token to token
-      cache.attend(token(q, i), token(k, i), token(v, i), token(out, i), run);
+    cache_.layer(layer).attend(q, k, v, out, run);
   }
   void check_room(int tokens) const override {
-    for (const buzz::BuzzCache<T>& layer : layers_) {
+    for (int i = 0; i < layers(); ++i) {
+      const buzz::BuzzCache<T>& layer = cache_.layer(i);
       layer.evictor().check_append(tokens);
       const buzz::Rope& rope = layer.rope();
       if (rope.positions == buzz::Positions::logical)
         buzz::require_room("position", layer.next_position() + tokens, tokens, rope.max_position);
     }
   }
-  int max_chunk() const override { return layers_[0].shape().max_chunk; }
-  int layers() const override { return static_cast<int>(layers_.size()); }
-  int rows(int layer) const override { return layers_[index(layer)].rows(); }
-  int capacity(int layer) const override { return layers_[index(layer)].capacity(); }
-  std::size_t bytes(int layer) const override { return layers_[index(layer)].bytes(); }
+  int max_chunk() const override { return cache_.layer(0).shape().max_chunk; }
+  int layers() const override { return cache_.layers(); }
+  int rows(int layer) const override { return cache_.layer(layer).rows(); }
+  int capacity(int layer) const override { return cache_.layer(layer).capacity(); }
+  std::size_t bytes(int layer) const override { return cache_.layer(layer).bytes(); }
 
  protected:
-  CacheOf(const CacheOf& other) : window_(other.window_), slides_(other.slides_) {
-    for (const buzz::BuzzCache<T>& layer : other.layers_) layers_.push_back(layer.fork());
-  }
+  CacheOf(const CacheOf& other) : cache_(other.cache_.fork()) {}
 
-  std::vector<buzz::BuzzCache<T>> layers_;
-
- private:
-  static std::size_t index(int layer) { return static_cast<std::size_t>(layer); }
-  template <class U>
-  static buzz::View<U> token(buzz::View<U> rows, int i) {
-    return {rows.row(i, 0), 1, rows.shape(1), rows.shape(2)};
-  }
-
-  int window_;
-  std::vector<bool> slides_;  // [layers]
+  buzz::ModelCache<T> cache_;
 };
 
 }  // namespace tiny_llama
