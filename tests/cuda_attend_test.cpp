@@ -44,6 +44,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
   shape.query_heads = shape.kv_heads * random.of({1, 2, 3, 4, 8});
   shape.head_dim = random.of({64, 80, 96, 128, 256});
   shape.max_chunk = random.of({1, 5, 16, 24});
+  if (modified && random.one_in(2)) shape.value_dim = random.of({16, 72, 128, 256});
   buzz::cuda::Batch batch;
   batch.sequences = random.in(1, 3);
   batch.kept_logits = random.in(0, std::min(shape.max_chunk, 16));
@@ -76,6 +77,7 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
   o.query_heads = shape.query_heads;
   o.kv_heads = shape.kv_heads;
   o.head_dim = shape.head_dim;
+  o.value_dim = shape.value_dim;
   o.rope_base = rope.base;
   o.rope_dims = rope.base == 0 ? 0 : rope.dims == 0 ? shape.head_dim : rope.dims;
   o.rope_first = rope.first;
@@ -99,12 +101,12 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
     call.count = random.in(1, batch.sequences - call.first);
     const int size = call.count * call.tokens * shape.head_dim;
     const Floats q = draw<T>(random, size * shape.query_heads, 2), k = draw<T>(random, size * shape.kv_heads, 2),
-                 v = draw<T>(random, size * shape.kv_heads, 1);
+                 v = draw<T>(random, size / shape.head_dim * shape.value_size() * shape.kv_heads, 1);
     const Floats out = twin.attend(q, k, v, call);
     for (int s = 0; s < call.count; ++s) {
       oracle::Cache& cache = caches[static_cast<std::size_t>(call.first + s)];
       cache.append(tokens_of(k, s, call.tokens, shape.kv_heads, shape.head_dim),
-                   tokens_of(v, s, call.tokens, shape.kv_heads, shape.head_dim));
+                   tokens_of(v, s, call.tokens, shape.kv_heads, shape.value_size()));
       ASSERT_EQ(twin.cache.rows(call.first + s), cache.rows());
       // The oracle attends over the rows as stored, after each was compared with its own.
       for (int h = 0; h < shape.kv_heads; ++h)
@@ -114,16 +116,17 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
           oracle::Vector stored_key, stored_value;
           for (int d = 0; d < shape.head_dim; ++d) {
             stored_key.push_back(static_cast<double>(static_cast<float>(key[d])));
-            stored_value.push_back(static_cast<double>(static_cast<float>(value[d])));
             ASSERT_NEAR(stored_key.back(), cache.head(h)[static_cast<std::size_t>(r)].key[static_cast<std::size_t>(d)],
                         sizeof(T) == 4 ? 1e-5 : 1e-2);
           }
+          for (int d = 0; d < shape.value_size(); ++d)
+            stored_value.push_back(static_cast<double>(static_cast<float>(value[d])));
           cache.replace_row(h, r, stored_key, stored_value);
           ASSERT_EQ(twin.position(call.first + s, h, r), cache.head(h)[static_cast<std::size_t>(r)].position);
         }
       const oracle::Tokens expected = cache.attend(tokens_of(q, s, call.tokens, shape.query_heads, shape.head_dim));
       cache.observe();
-      std::size_t at = static_cast<std::size_t>(s * call.tokens * shape.query_heads * shape.head_dim);
+      std::size_t at = static_cast<std::size_t>(s * call.tokens * shape.query_heads * shape.value_size());
       for (const oracle::Matrix& token : expected)
         for (const oracle::Vector& row : token)
           for (const double x : row) ASSERT_NEAR(static_cast<double>(out[at++]), x, tolerance) << "call " << step;

@@ -83,6 +83,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
   shape.query_heads = shape.kv_heads * random.in(1, 4);
   shape.head_dim = random.of({16, 64, 80});
   shape.max_chunk = random.of({1, 4, 20});
+  if (modified && random.one_in(2)) shape.value_dim = random.of({8, 48, 80, 144});
   const buzz::Policy policy = draw_policy(make, random);
   buzz::Rope rope;
   if (random.one_in(2)) {
@@ -116,23 +117,24 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
     call.tokens = random.one_in(2) ? 1 : random.in(1, shape.max_chunk);
     call.first = random.in(0, batch.sequences - 1);
     call.count = random.in(1, batch.sequences - call.first);
-    const int size = call.count * call.tokens * shape.head_dim;
-    const Floats q = draw(random, size * shape.query_heads), k = draw(random, size * shape.kv_heads),
-                 v = draw(random, size * shape.kv_heads);
+    const int dim = shape.head_dim, value_dim = shape.value_size(), all = call.count * call.tokens;
+    const Floats q = draw(random, all * dim * shape.query_heads), k = draw(random, all * dim * shape.kv_heads),
+                 v = draw(random, all * value_dim * shape.kv_heads);
     const Floats out = twin.attend(q, k, v, call);
     for (int s = 0; s < call.count; ++s) {
       auto& host = hosts[static_cast<std::size_t>(call.first + s)];
-      const auto its = [&](const Floats& x, int heads) {
-        const auto begin = x.begin() + s * call.tokens * heads * shape.head_dim;
-        return emulated::Twin<T>::typed(Floats(begin, begin + call.tokens * heads * shape.head_dim));
+      const auto its = [&](const Floats& x, int row) {
+        const auto begin = x.begin() + s * call.tokens * row;
+        return emulated::Twin<T>::typed(Floats(begin, begin + call.tokens * row));
       };
-      const auto tq = its(q, shape.query_heads), tk = its(k, shape.kv_heads), tv = its(v, shape.kv_heads);
-      Floats expected(tq.size());
+      const auto tq = its(q, shape.query_heads * dim), tk = its(k, shape.kv_heads * dim),
+                 tv = its(v, shape.kv_heads * value_dim);
+      Floats expected(static_cast<std::size_t>(call.tokens * shape.query_heads * value_dim));
       const int before = host.rows() + call.tokens;
       host.attend(buzz::view(tq, call.tokens, shape.query_heads, shape.head_dim),
                   buzz::view(tk, call.tokens, shape.kv_heads, shape.head_dim),
-                  buzz::view(tv, call.tokens, shape.kv_heads, shape.head_dim),
-                  buzz::view(expected, call.tokens, shape.query_heads, shape.head_dim));
+                  buzz::view(tv, call.tokens, shape.kv_heads, value_dim),
+                  buzz::view(expected, call.tokens, shape.query_heads, value_dim));
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const float got = out[static_cast<std::size_t>(s) * expected.size() + i];
         EXPECT_NEAR(static_cast<double>(got), static_cast<double>(expected[i]), tolerance);
@@ -149,12 +151,12 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
             const double score = static_cast<double>(host.scores(h)[r]);
             EXPECT_NEAR(static_cast<double>(twin.score(call.first + s, h, r)), score, 2e-5 * (1 + score));
           }
-          for (int d = 0; d < shape.head_dim; ++d) {
+          for (int d = 0; d < dim; ++d)
             EXPECT_NEAR(static_cast<double>(static_cast<float>(twin.cache.keys(call.first + s).row(0, h, r)[d])),
                         static_cast<double>(static_cast<float>(host.keys().row(h, r)[d])), tolerance);
+          for (int d = 0; d < value_dim; ++d)
             EXPECT_EQ(static_cast<float>(twin.cache.values(call.first + s).row(0, h, r)[d]),
                       static_cast<float>(host.values().row(h, r)[d]));
-          }
           if (testing::Test::HasFailure()) return ran;
         }
     }
@@ -359,10 +361,11 @@ TEST(CudaCache, ConstructionNamesWhatItCannotDo) {
   EXPECT_EQ(field({3, 2, 64}, batch, {}), "query_heads");
   EXPECT_EQ(field({2, 1, 64, 1, 1}, batch, {}), "max_rollback");
   buzz::Shape shape{2, 1, 64};
-  for (int value_dim : {32, 80, 64}) {
+  for (int value_dim : {32, 256, 66, 260, 2}) {
     shape.value_dim = value_dim;
-    EXPECT_EQ(field(shape, batch, {}), value_dim == 64 ? "" : "value_dim");
+    EXPECT_EQ(field(shape, batch, {}), value_dim == 32 || value_dim == 256 ? "" : "value_dim");
   }
+  shape.value_dim = 64;
   shape.values_in_keys = true;
   EXPECT_EQ(field(shape, batch, {}), "values_in_keys");
   batch.kept_logits = 2;

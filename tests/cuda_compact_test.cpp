@@ -95,9 +95,9 @@ void expect_hosts_compaction(std::uint64_t seed) {
   kernel.step.rule = rule;
   kernel.step.kv_heads = heads;
   kernel.step.lists = lists;
-  kernel.step.head_dim = dim;
+  kernel.step.head_dim = kernel.step.modifiers.value_dim = dim;
   kernel.step.capacity = capacity;
-  emulated::Launcher::launch(kernel, {2 * kernel.slices() + 1, heads, sequences}, random.in(0, 1000));
+  emulated::Launcher::launch(kernel, {kernel.blocks(), heads, sequences}, random.in(0, 1000));
   EXPECT_TRUE(same_bits(keys, expected_keys));
   EXPECT_TRUE(same_bits(values, expected_values));
   EXPECT_TRUE(same_bits(scores, expected_scores));

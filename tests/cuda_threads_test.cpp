@@ -189,9 +189,9 @@ TEST(CudaThreads, CompactionInSeveralTiles) {
   kernel.step.rule.heavy = 700;
   kernel.step.rule.threshold = 1200;
   kernel.step.protect = {0, 0};
-  kernel.step.head_dim = dim;
+  kernel.step.head_dim = kernel.step.modifiers.value_dim = dim;
   kernel.step.capacity = capacity;
-  Launcher::launch(kernel, {2 * kernel.slices() + 1, 1, 1}, 0);
+  Launcher::launch(kernel, {kernel.blocks(), 1, 1}, 0);
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(values, expected);
   EXPECT_EQ(state.then.rows, 700);

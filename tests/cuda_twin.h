@@ -55,15 +55,17 @@ struct Twin {
   int seed() { return static_cast<int>(random() % 100000); }
 
   /// One step of sequences [first, first + count): q [count, tokens, query_heads, head_dim], k and v [count, tokens,
-  /// kv_heads, head_dim]; returns the outputs.
+  /// kv_heads, head_dim or value_size()]; returns the outputs.
   Floats attend(const Floats& q, const Floats& k, const Floats& v, buzz::cuda::Call call) {
     const std::vector<T> tq = typed(q), tk = typed(k), tv = typed(v);
-    std::vector<T> out = typed(Floats(q.size(), NAN));
     const buzz::Shape& s = cache.shape();
-    const auto view = [&](const T* data, int heads) { return buzz::cuda::dense(data, call.tokens, heads, s.head_dim); };
-    if (cache.attend(view(tq.data(), s.query_heads), view(tk.data(), s.kv_heads), view(tv.data(), s.kv_heads),
-                     buzz::cuda::dense(out.data(), call.tokens, s.query_heads, s.head_dim), call,
-                     seed()) != Launcher::success)
+    const int dim = s.head_dim, value_dim = s.value_size();
+    std::vector<T> out =
+        typed(Floats(q.size() / static_cast<std::size_t>(dim) * static_cast<std::size_t>(value_dim), NAN));
+    const auto view = [&](auto* data, int heads, int of) { return buzz::cuda::dense(data, call.tokens, heads, of); };
+    const T *its_q = tq.data(), *its_k = tk.data(), *its_v = tv.data();
+    if (cache.attend(view(its_q, s.query_heads, dim), view(its_k, s.kv_heads, dim), view(its_v, s.kv_heads, value_dim),
+                     view(out.data(), s.query_heads, value_dim), call, seed()) != Launcher::success)
       throw 2;
     Floats result;
     for (const T& x : out) result.push_back(static_cast<float>(x));

@@ -20,7 +20,7 @@ struct Append {
 
   StepOf<T> step;     ///< the new rows are written, with positions, scores and angles; of states `now`
   Tensor<const T> k;  ///< [count, tokens, kv_heads, head_dim], unrotated
-  Tensor<const T> v;  ///< the same
+  Tensor<const T> v;  ///< [count, tokens, kv_heads, value_dim]
 
   /// One block's work; see block.cuh.
   template <class Block>
@@ -36,9 +36,11 @@ struct Append {
     });
     block.alone([&](int t) {
       const T *key = k.row(s, token, head), *value = v.row(s, token, head);
-      for (int d = t; d < step.head_dim; d += threads) {
-        step.keys.row(s, head, row)[d] = rotation.rotates(d) ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
-        step.values.row(s, head, row)[d] = value[d];
+      for (int d = t; d < step.head_dim || d < step.value_dim(); d += threads) {
+        if (d < step.head_dim)
+          step.keys.row(s, head, row)[d] =
+              rotation.rotates(d) ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
+        if (d < step.value_dim()) step.values.row(s, head, row)[d] = value[d];
       }
       if (t == 0) {
         step.positions[step.begin(s, head) + row] = before.next + token;

@@ -14,7 +14,7 @@ constexpr float lowest = -3.402823466e+38f;
 /// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
 /// of each split the largest logit and the sum of exp(logit - largest). A split without rows: `lowest` and 0.
 struct Partial {
-  float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, head_dim]; not used where there is one
+  float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, value_dim]; not used where there is one
   float* top = nullptr;     ///< [sequences, query_heads, tokens, splits]
   float* sum = nullptr;     ///< the same, no sink's among them
   float* logits = nullptr;  ///< [sequences, query_heads, tokens, capacity]; null: not wanted
@@ -25,8 +25,8 @@ struct Partial {
 /// 1805.02867), split over rows as in Flash-Decoding. A block takes `queries` query rows of one KV head, so that they
 /// share the loads: grid (splits * ceil(tokens * group / queries), kv_heads, sequences). Sixteen lanes read a row,
 /// `packs` packs of 16 bytes each. Rows past the end are never read, nor is a row that a query does not see multiplied
-/// by 0: there could be a NaN in it. Without `modified` it is not looked whether there are Modifiers. O(tokens *
-/// query_heads * rows * head_dim).
+/// by 0: there could be a NaN in it. Without `modified` there are no Modifiers, and values are of the keys' size,
+/// which is not looked at. O(tokens * query_heads * rows * head_dim).
 template <class T, int packs, int queries, bool modified>
 struct Attend {
   static constexpr int threads = 128;                   ///< of a block
@@ -53,7 +53,7 @@ struct Attend {
 
   StepOf<T> step;        ///< read
   Tensor<const T> q;     ///< [count, tokens, query_heads, head_dim], unrotated
-  Tensor<T> out;         ///< as q, written where there is one split
+  Tensor<T> out;         ///< [count, tokens, query_heads, value_dim], written where there is one split
   float* lse = nullptr;  ///< [count, tokens, query_heads], written likewise; null: not wanted
   Partial partial;       ///< to write
 
@@ -92,6 +92,7 @@ struct Attend {
   }
 
  private:
+  BUZZ_DEVICE int value_dim() const { return modified ? step.value_dim() : step.head_dim; }
   /// A lane's value j is this element of a row.
   static BUZZ_DEVICE int element(int lane, int j) {
     return (j / Pack<T>::size * lanes + lane) * Pack<T>::size + j % Pack<T>::size;
@@ -116,16 +117,18 @@ struct Attend {
     }
   }
 
-  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
-  BUZZ_DEVICE void load(const Tensor<T>& from, int lane, int s, int head, int r, int end,
-                        Pack<T> (&to)[unroll][packs]) const {
+  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first
+  /// is used.
+  template <bool of_values>
+  BUZZ_DEVICE void load(int lane, int s, int head, int r, int end, Pack<T> (&to)[unroll][packs]) const {
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
         const int d = element(lane, p * Pack<T>::size);
-        if (r + u * groups < end && d < step.head_dim)
-          to[u][p] = *reinterpret_cast<const Pack<T>*>(from.row(s, head, r + u * groups) + d);
+        if (r + u * groups < end && d < (of_values ? value_dim() : step.head_dim))
+          to[u][p] =
+              *reinterpret_cast<const Pack<T>*>((of_values ? step.values : step.keys).row(s, head, r + u * groups) + d);
       }
     }
   }
@@ -133,7 +136,7 @@ struct Attend {
   /// The lane's part of those rows' logits.
   BUZZ_DEVICE void dots(Lane& l, int lane, int s, int head, int r, int end) const {
     Pack<T> rows[unroll][packs];
-    load(step.keys, lane, s, head, r, end, rows);
+    load<false>(lane, s, head, r, end, rows);
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
@@ -154,7 +157,7 @@ struct Attend {
   /// Takes those rows into the softmax and the weighted sum of the values.
   BUZZ_DEVICE void add(Lane& l, int lane, int s, int head, int first, int here, int rows, int r, int end) const {
     Pack<T> held[unroll][packs];
-    load(step.values, lane, s, head, r, end, held);
+    load<true>(lane, s, head, r, end, held);
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
       const int seen = i < here ? step.queries.seen(first + i, rows) : 0;
@@ -189,7 +192,7 @@ struct Attend {
       const int row = r + u * groups;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (row >= end || element(lane, p * Pack<T>::size) >= step.head_dim) continue;
+        if (row >= end || element(lane, p * Pack<T>::size) >= value_dim()) continue;
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
           if (i >= here || row >= step.queries.seen(first + i, rows)) continue;
@@ -215,13 +218,13 @@ struct Attend {
     const int token = step.queries.token(i), query_head = step.queries.head(head, i);
     const long long at = step.query_at(s, head, i) * partial.splits + split;
     const float total = modified ? sum + step.sink_term(head, i, top) : sum;  // where there is one split
-    for (int d = t; d < step.head_dim; d += threads) {
+    for (int d = t; d < value_dim(); d += threads) {
       float x = 0;
       for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
       if (partial.splits == 1)
         out.row(s, token, query_head)[d] = from_float<T>(x / total);
       else
-        partial.out[at * step.head_dim + d] = x;
+        partial.out[at * value_dim() + d] = x;
     }
     if (t != 0) return;
     partial.top[at] = top;

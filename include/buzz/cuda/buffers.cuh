@@ -36,7 +36,7 @@ struct Buffers {
 
   // The cache.
   T* keys;                  ///< [sequences, kv_heads, capacity, head_dim]
-  T* values;                ///< the same
+  T* values;                ///< [sequences, kv_heads, capacity, value_dim]
   double* scores;           ///< [sequences, kv_heads, capacity]
   std::int32_t* positions;  ///< the same
   std::int32_t* kept;       ///< the same; used as [sequences, lists, capacity]
@@ -64,7 +64,7 @@ struct Buffers {
       take(cache, &bytes.cache, pointer, sizes, n);
     };
     own(&keys, "sequences * kv_heads * capacity * head_dim", {cached, shape.head_dim});
-    own(&values, "sequences * kv_heads * capacity * head_dim", {cached, shape.head_dim});
+    own(&values, "sequences * kv_heads * capacity * value_dim", {cached, shape.value_size()});
     own(&scores, "sequences * kv_heads * capacity", {cached});
     own(&positions, "sequences * kv_heads * capacity", {cached});
     own(&kept, "sequences * kv_heads * capacity", {cached});
@@ -81,8 +81,8 @@ struct Buffers {
     room(&angles, "sequences * max_chunk * rope.dims", {sequences, shape.max_chunk, dims});
     room(&lse, "sequences * query_heads * max_chunk", {needs.attention ? query_heads : 0, shape.max_chunk});
     const int parts = few(shape) * partial.splits, most = parts < shape.max_chunk ? shape.max_chunk : parts;
-    room(&partial.out, "sequences * query_heads * splits * head_dim",
-         {partial.splits == 1 ? 0 : query_heads, parts, shape.head_dim});
+    room(&partial.out, "sequences * query_heads * splits * value_dim",
+         {partial.splits == 1 ? 0 : query_heads, parts, shape.value_size()});
     room(&partial.top, "sequences * query_heads * max_chunk", {query_heads, most});
     room(&partial.sum, "sequences * query_heads * max_chunk", {query_heads, most});
     room(&partial.logits, "sequences * query_heads * kept_logits * capacity",

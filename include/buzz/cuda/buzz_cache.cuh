@@ -58,8 +58,8 @@ class BasicCache {
 
   /// memory, workspace: bytes() on the device, aligned to 256, which have to outlive the cache. Errors, as exceptions
   /// that name the field: what Shape, Batch, Policy, Rope, AttentionOptions do not allow; a score that on_device()
-  /// refuses; value_dim or values_in_keys, which the device does not have; head_dim that is no multiple of 16 bytes or
-  /// over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
+  /// refuses; values_in_keys, which the device does not have; head_dim or a value_dim that is no multiple of 16 bytes
+  /// or over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
   /// max_rollback, which the device does not have. The pointers are not checked.
   BasicCache(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
@@ -86,6 +86,7 @@ class BasicCache {
     scale_.scale = attention.scale != 0 ? attention.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
     scale_.log_base = attention.log_base;
     if (attention.soft_cap != 0) scale_.scale /= attention.soft_cap;
+    modifiers_.value_dim = shape.value_size();
     modifiers_.window = attention.window;
     modifiers_.soft_cap = static_cast<float>(attention.soft_cap);
     if (!attention.sinks.empty()) modifiers_.sinks = buffers_.of_heads;
@@ -119,18 +120,18 @@ class BasicCache {
     return result;
   }
 
-  /// One step. q, out: [count, tokens, query_heads, head_dim]; k, v: [count, tokens, kv_heads, head_dim], unrotated
-  /// where there is a Rope. Errors: tokens out of 1 to max_chunk, sequences out of range, a full cache, a position past
-  /// the Rope's, a step that has not ended, tensors that are no views (is_view()), an out in memory of another's: it
-  /// may be q, k or v (the same data and strides; q only where nothing is read twice: the score does not see attention,
-  /// or tokens <= Batch::kept_logits), else it has nothing in common with them or the cache; nothing is launched then.
-  /// Where a launch fails, the step is open from the part on that failed. O(tokens * query_heads * rows * head_dim) a
-  /// sequence.
+  /// One step. q: [count, tokens, query_heads, head_dim]; k: [count, tokens, kv_heads, head_dim], unrotated where there
+  /// is a Rope; out and v the same, but rows of Shape::value_size(). Errors: tokens out of 1 to max_chunk, sequences
+  /// out of range, a full cache, a position past the Rope's, a step that has not ended, tensors that are no views
+  /// (is_view()), an out in memory of another's: it may be q, k or v (the same data and strides; q only where nothing
+  /// is read twice: the score does not see attention, or tokens <= Batch::kept_logits), else it has nothing in common
+  /// with them or the cache; nothing is launched then. Where a launch fails, the step is open from the part on that
+  /// failed. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<const T> k, Tensor<const T> v, Tensor<T> out, Call call, Stream stream) {
-    if (!can_append(call) || !are_queries(q, call) || !are_queries(out, call)) return Launcher::invalid;
-    if (!are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
-    const Footprint to = queries(out, call);
-    for (const Footprint& from : {rows(k, call), rows(v, call)})
+    if (!can_append(call) || !are_queries(q, call) || !are_rows(k, v, call)) return Launcher::invalid;
+    if (!are_queries(out, call, shape_.value_size())) return Launcher::invalid;
+    const Footprint to = of_queries(out, call, shape_.value_size());
+    for (const Footprint& from : {of_rows(k, call, shape_.head_dim), of_rows(v, call, shape_.value_size())})
       if (!apart(to, from) && !same(to, from)) return Launcher::invalid;
     if (!can_write(out, q, call)) return Launcher::invalid;
     Result result = append(k, v, call, stream);
@@ -139,10 +140,10 @@ class BasicCache {
     return result;
   }
 
-  /// Step 1: appends rows k, v: [count, tokens, kv_heads, head_dim], unrotated where there is a Rope; begins the step.
+  /// Step 1: appends rows k, v, as above; begins the step.
   /// Errors: as above. O(tokens * kv_heads * head_dim) a sequence.
   Result append(Tensor<const T> k, Tensor<const T> v, Call call, Stream stream) {
-    if (!can_append(call) || !are_rows(k, call) || !are_rows(v, call)) return Launcher::invalid;
+    if (!can_append(call) || !are_rows(k, v, call)) return Launcher::invalid;
     const Append<T> kernel{step(call), k, v};
     const Result result = Launcher::launch(kernel, {call.tokens, shape_.kv_heads, call.count}, stream);
     if (result != Launcher::success) return result;
@@ -153,11 +154,12 @@ class BasicCache {
   }
 
   /// Step 2: attends q over all rows and, where the policy's score is attention, adds the probabilities to the scores.
-  /// q, out: [count, tokens, query_heads, head_dim], the queries of the appended rows. Errors: no step has begun; the
+  /// q, out: as above, the queries of the appended rows. Errors: no step has begun; the
   /// score is attention, and this step's attend() or observe() has been: it would count twice; tensors that are no
   /// views; an out in memory of another's, as above. O(tokens * query_heads * rows * head_dim) a sequence.
   Result attend(Tensor<const T> q, Tensor<T> out, Stream stream) {
-    if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_) || !can_write(out, q, open_))
+    if (!can_observe() || !are_queries(q, open_) || !are_queries(out, open_, shape_.value_size()) ||
+        !can_write(out, q, open_))
       return Launcher::invalid;
     Partial partial = buffers_.partial;
     if (open_.tokens > Buffers<T>::few_tokens) partial.splits = 1;
@@ -211,7 +213,7 @@ class BasicCache {
     }
     if (result == Launcher::success) {
       const Compact<T> compact{s};
-      result = Launcher::launch(compact, {2 * compact.slices() + 1, s.kv_heads, s.count}, stream);
+      result = Launcher::launch(compact, {compact.blocks(), s.kv_heads, s.count}, stream);
     }
     if (result != Launcher::success) return result;
     for (int i = open_.first; i < open_.first + s.count; ++i) own(i) = evicted(lengths(i), s.protect, s.rule);
@@ -240,12 +242,12 @@ class BasicCache {
   const Lengths& lengths(int sequence) const { return lengths_[static_cast<std::size_t>(sequence)]; }
   int rows(int sequence) const { return lengths(sequence).rows; }  ///< of each head
 
-  /// On the device, from a sequence on: keys, rotated where there is a Rope, and values [.., kv_heads, capacity,
-  /// head_dim], scores and positions [.., kv_heads, capacity], the rows that the last eviction kept [.., lists(),
-  /// capacity]. Of each capacity rows(sequence) are in use.
+  /// On the device, from a sequence on: keys, rotated where there is a Rope, [.., kv_heads, capacity, head_dim], values
+  /// the same, but rows of value_size(), scores and positions [.., kv_heads, capacity], the rows that the last eviction
+  /// kept [.., lists(), capacity]. Of each capacity rows(sequence) are in use.
   /// @{
-  Tensor<T> keys(int sequence) const { return cached(buffers_.keys, sequence); }
-  Tensor<T> values(int sequence) const { return cached(buffers_.values, sequence); }
+  Tensor<T> keys(int sequence) const { return cached(buffers_.keys, sequence, shape_.head_dim); }
+  Tensor<T> values(int sequence) const { return cached(buffers_.values, sequence, shape_.value_size()); }
   const double* scores(int sequence) const { return buffers_.scores + row_of(sequence); }
   const std::int32_t* positions(int sequence) const { return buffers_.positions + row_of(sequence); }
   const std::int32_t* kept(int sequence) const { return buffers_.kept + kept_at(sequence); }
@@ -257,15 +259,18 @@ class BasicCache {
   static void check(const Shape& shape, const Batch& batch) {
     require_range("max_rollback", shape.max_rollback, 0, 0);
     if (shape.values_in_keys) fail("values_in_keys", "true", "false: the device stores values apart");
-    require_equal("value_dim", shape.value_size(), shape.head_dim, "head_dim, or 0: the device has no other");
-    require_range("head_dim", shape.head_dim, Pack<T>::size, 256);
-    if (shape.head_dim % Pack<T>::size != 0) fail("head_dim", shape.head_dim, "whole packs of 16 bytes");
+    check_row("head_dim", shape.head_dim);
+    check_row("value_dim", shape.value_size());
     // Queries times splits are blocks of a launch.
     require_range("max_chunk * query_heads / kv_heads", 1LL * shape.max_chunk * shape.group(), 1, 1 << 20);
     require_range("sequences", batch.sequences, 1, 65535);
     require_range("kv_heads", shape.kv_heads, 1, 65535);
     require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
     require_range("splits", batch.splits, 0, 1024);
+  }
+  static void check_row(const char* field, int dim) {
+    require_range(field, dim, Pack<T>::size, 256);
+    if (dim % Pack<T>::size != 0) fail(field, dim, "whole packs of 16 bytes");
   }
   static Result give(const std::vector<float>& numbers, float* to, Stream stream) {
     Give give{to, 0, {}};
@@ -290,23 +295,25 @@ class BasicCache {
     return true;
   }
   template <class U>
-  bool are_queries(const Tensor<U>& tensor, Call call) const {
-    return is_view(tensor, call.count, call.tokens, shape_.query_heads, shape_.head_dim);
+  bool are_queries(const Tensor<U>& tensor, Call call, int dim) const {
+    return is_view(tensor, call.count, call.tokens, shape_.query_heads, dim);
   }
-  bool are_rows(const Tensor<const T>& tensor, Call call) const {
-    return is_view(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
+  bool are_queries(const Tensor<const T>& q, Call call) const { return are_queries(q, call, shape_.head_dim); }
+  bool are_rows(const Tensor<const T>& k, const Tensor<const T>& v, Call call) const {
+    return is_view(k, call.count, call.tokens, shape_.kv_heads, shape_.head_dim) &&
+           is_view(v, call.count, call.tokens, shape_.kv_heads, shape_.value_size());
   }
   template <class U>
-  Footprint queries(const Tensor<U>& tensor, Call call) const {
-    return footprint(tensor, call.count, call.tokens, shape_.query_heads, shape_.head_dim);
+  Footprint of_queries(const Tensor<U>& tensor, Call call, int dim) const {
+    return footprint(tensor, call.count, call.tokens, shape_.query_heads, dim);
   }
-  Footprint rows(const Tensor<const T>& tensor, Call call) const {
-    return footprint(tensor, call.count, call.tokens, shape_.kv_heads, shape_.head_dim);
+  Footprint of_rows(const Tensor<const T>& tensor, Call call, int dim) const {
+    return footprint(tensor, call.count, call.tokens, shape_.kv_heads, dim);
   }
   /// Without the logits kept, the probabilities are made again from q, once the output has been written.
   bool reads_twice(Call call) const { return device_.needs.attention && call.tokens > batch_.kept_logits; }
   bool can_write(const Tensor<T>& out, const Tensor<const T>& q, Call call) const {
-    const Footprint to = queries(out, call), from = queries(q, call);
+    const Footprint to = of_queries(out, call, shape_.value_size()), from = of_queries(q, call, shape_.head_dim);
     return (apart(to, from) || (same(to, from) && !reads_twice(call))) &&
            apart(to, buzz::footprint(buffers_.keys, buffers_.bytes.cache)) &&
            apart(to, buzz::footprint(buffers_.importance, buffers_.bytes.workspace));
@@ -320,8 +327,8 @@ class BasicCache {
   Lengths& own(int sequence) { return lengths_[static_cast<std::size_t>(sequence)]; }
   long long row_of(int sequence) const { return static_cast<long long>(sequence) * shape_.kv_heads * capacity_; }
   long long kept_at(int sequence) const { return static_cast<long long>(sequence) * lists() * capacity_; }
-  Tensor<T> cached(T* rows, int sequence) const {
-    Tensor<T> tensor = dense(rows, shape_.kv_heads, capacity_, shape_.head_dim);
+  Tensor<T> cached(T* rows, int sequence, int dim) const {
+    Tensor<T> tensor = dense(rows, shape_.kv_heads, capacity_, dim);
     tensor.data += sequence * tensor.sequence;
     return tensor;
   }

@@ -7,7 +7,7 @@ namespace buzz {
 namespace cuda {
 
 /// Moves the kept rows of K and V, their scores and their positions to the front, in place, and ends the step: grid
-/// (2 * slices() + 1, kv_heads, sequences). Rows past the kept ones are left as they are. O(moved bytes).
+/// (blocks(), kv_heads, sequences). Rows past the kept ones are left as they are. O(moved bytes).
 ///
 /// No two blocks touch the same bytes: a block owns a slice of the columns of one head of one tensor. Within it kept
 /// row i moves to i from kept[i] >= i, tile after tile, ascending: a tile's rows are all in registers before the first
@@ -22,15 +22,17 @@ struct Compact {
 
   StepOf<T> step;  ///< rows, scores and positions are moved; of states `then` is written
 
-  BUZZ_HOST_DEVICE int packs() const { return step.head_dim / Pack<T>::size; }  ///< of a row
-  BUZZ_HOST_DEVICE int slices() const { return (packs() - 1) / columns + 1; }   ///< of a row, a block each
+  /// Of a row of `dim` elements, a block each.
+  static BUZZ_HOST_DEVICE int slices(int dim) { return (dim / Pack<T>::size - 1) / columns + 1; }
+  /// A KV head: of its keys, its values, and all else.
+  BUZZ_HOST_DEVICE int blocks() const { return slices(step.head_dim) + slices(step.value_dim()) + 1; }
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z(), part = block.x();
     const Lengths now = step.states[s].now, then = evicted(now, step.protect, step.rule);
-    const bool last = part == 2 * slices();
+    const bool last = part == blocks() - 1;
     if (last && head == 0)
       block.alone([&](int t) {
         if (t == 0) step.states[s].then = then;
@@ -39,8 +41,11 @@ struct Compact {
     if (!step.rule.should_evict(r.middle())) return;
     const std::int32_t* from = step.kept_of(s, head);
     if (!last) {
-      const Tensor<T>& rows = part < slices() ? step.keys : step.values;
-      const int first = part % slices() * columns, width = packs() - first < columns ? packs() - first : columns;
+      const int of_keys = slices(step.head_dim);
+      const Tensor<T>& rows = part < of_keys ? step.keys : step.values;
+      const int packs = (part < of_keys ? step.head_dim : step.value_dim()) / Pack<T>::size;
+      const int first = (part < of_keys ? part : part - of_keys) * columns;
+      const int width = packs - first < columns ? packs - first : columns;
       // The sink stays where it is.
       move<columns>(block, from, r.sink, then.rows, width, rows.row(s, head, 0) + first * Pack<T>::size, rows.inner,
                     Pack<T>());

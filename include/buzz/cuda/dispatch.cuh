@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "buzz/cuda/merge.cuh"
@@ -8,11 +9,11 @@
 namespace buzz {
 namespace cuda {
 
-/// Calls f with the packs of 16 bytes that each of 16 lanes reads of a row, as a compile-time constant; head_dim up to
-/// 256. Returns what f does.
+/// Calls f with the packs of 16 bytes that each of 16 lanes reads of a row of `dim` elements, up to 256, as a
+/// compile-time constant. Returns what f does.
 template <class T, class F>
-auto with_packs(int head_dim, F&& f) {
-  const int packs = (head_dim - 1) / (16 * Pack<T>::size) + 1;
+auto with_packs(int dim, F&& f) {
+  const int packs = (dim - 1) / (16 * Pack<T>::size) + 1;
   if (packs == 1) return f(std::integral_constant<int, 1>());
   if constexpr (sizeof(T) == 4)
     if (packs > 2) return f(std::integral_constant<int, 4>());
@@ -26,25 +27,26 @@ auto with_flag(bool flag, F&& f) {
 }
 
 /// Attention over the cached rows; with partial.logits the probabilities are added to the scores, and with lse, [count,
-/// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim]. Errors: what
-/// the launches give. O(tokens * query_heads * rows * head_dim).
+/// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim or value_dim].
+/// Errors: what the launches give. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
 typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tensor<T> out, const Partial& partial,
                                  float* lse, typename Launcher::Stream stream) {
   const int count = step.queries.count();
-  return with_flag(step.modifiers.any(), [&](auto flag) {
+  return with_flag(step.modifiers.any() || step.value_dim() != step.head_dim, [&](auto flag) {
     constexpr bool modified = decltype(flag)::value;
     const auto launch = [&](auto packs, auto queries) {
       const Attend<T, packs(), queries(), modified> kernel{step, q, out, lse, partial};
       const int tiles = (count - 1) / queries() + 1;
       return Launcher::launch(kernel, {partial.splits * tiles, step.kv_heads, step.count}, stream);
     };
-    const typename Launcher::Result result = with_packs<T>(step.head_dim, [&](auto packs) {
-      constexpr int most = packs() * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
-      if (count == 1) return launch(packs, std::integral_constant<int, 1>());
-      if (count <= 4) return launch(packs, std::integral_constant<int, 4>());
-      return launch(packs, std::integral_constant<int, most>());
-    });
+    const typename Launcher::Result result =
+        with_packs<T>((std::max)(step.head_dim, step.value_dim()), [&](auto packs) {
+          constexpr int most = packs() * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
+          if (count == 1) return launch(packs, std::integral_constant<int, 1>());
+          if (count <= 4) return launch(packs, std::integral_constant<int, 4>());
+          return launch(packs, std::integral_constant<int, most>());
+        });
     if (result != Launcher::success) return result;
     const Merge<T, modified> merge{step, out, lse, partial};
     return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);

@@ -19,7 +19,7 @@ struct Merge {
   };
 
   Step step;             ///< scores are added to where there are logits
-  Tensor<T> out;         ///< [count, tokens, query_heads, head_dim], written where there are splits
+  Tensor<T> out;         ///< [count, tokens, query_heads, value_dim], written where there are splits
   float* lse = nullptr;  ///< [count, tokens, query_heads], written likewise; null: not wanted
   Partial partial;       ///< Attend's
 
@@ -59,10 +59,10 @@ struct Merge {
     float top, sum;
     total(s, head, i, &top, &sum);
     const long long begin = step.query_at(s, head, i) * partial.splits;
-    for (int d = t; d < step.head_dim; d += threads) {
+    for (int d = t; d < step.value_dim(); d += threads) {
       float x = 0;
       for (int p = 0; p < partial.splits; ++p)
-        x += weight(begin + p, top) * partial.out[(begin + p) * step.head_dim + d];
+        x += weight(begin + p, top) * partial.out[(begin + p) * step.value_dim() + d];
       out.row(s, step.queries.token(i), step.queries.head(head, i))[d] = from_float<T>(x / sum);
     }
     if (t == 0 && lse != nullptr) lse[step.lse_at(s, head, i)] = top + ::logf(sum);

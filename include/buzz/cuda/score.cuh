@@ -48,15 +48,17 @@ struct LogitScale {
   }
 };
 
-/// What else AttentionOptions do to logits. Kernels have a flag `modified`: without it they look at none of this.
+/// What else AttentionOptions do to logits, and Shape to values. Attention's kernels have a flag `modified`: without it
+/// they look at none of this.
 struct Modifiers {
   int window = 0;                 ///< rows that a query sees, up to its own; 0: all
   float soft_cap = 0;             ///< 0: none; else queries are scaled by 1 / soft_cap too
   const float* sinks = nullptr;   ///< [query_heads], on the device; null: none
   const float* slopes = nullptr;  ///< [query_heads], ALiBi's, on the device; null: none
   bool by_place = false;          ///< distances are those of places in the cache, not of positions
+  int value_dim = 0;              ///< Shape::value_size()
 
-  /// Is there any?
+  /// Does any concern logits?
   BUZZ_HOST_DEVICE bool any() const { return window != 0 || soft_cap != 0 || sinks != nullptr || slopes != nullptr; }
 };
 

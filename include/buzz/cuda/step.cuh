@@ -31,6 +31,8 @@ struct Step {
   int kv_heads = 1, lists = 1, head_dim = 0, capacity = 0, max_chunk = 1, count = 1;
   /// @}
 
+  BUZZ_HOST_DEVICE int value_dim() const { return modifiers.value_dim; }  ///< elements of a value, and of an output
+
   /// Where a head's rows begin in scores and positions.
   BUZZ_HOST_DEVICE long long begin(int s, int head) const {
     return (static_cast<long long>(s) * kv_heads + head) * capacity;
@@ -92,7 +94,7 @@ struct Step {
 template <class T>
 struct StepOf : Step {
   Tensor<T> keys;    ///< [count, kv_heads, capacity, head_dim], rotated where there is a Rope
-  Tensor<T> values;  ///< the same
+  Tensor<T> values;  ///< [count, kv_heads, capacity, value_dim]
 };
 
 }  // namespace cuda

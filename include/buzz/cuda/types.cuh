@@ -74,9 +74,9 @@ struct alignas(16) Pack {
   T values[size];                              ///< side by side
 };
 
-/// A tensor on the device that somebody else owns: [sequences, outer, inner, head_dim], the last dimension side by
-/// side, the strides in elements. Inputs and outputs are [sequences, tokens, heads, head_dim], cached rows [sequences,
-/// kv_heads, rows, head_dim].
+/// A tensor on the device that somebody else owns: [sequences, outer, inner, dim], the last dimension side by
+/// side, the strides in elements. Inputs and outputs are [sequences, tokens, heads, dim], cached rows [sequences,
+/// kv_heads, rows, dim], dim being head_dim, of values and outputs value_dim.
 template <class T>
 struct Tensor {
   T* data = nullptr;       ///< the value at [0, 0, 0, 0]
