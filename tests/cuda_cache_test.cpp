@@ -243,8 +243,15 @@ TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
     buzz::Rope rope;
     rope.base = 10000;
     rope.positions = positions;
+    buzz::AttentionOptions attention;
+    if (positions == buzz::Positions::compact) {  // both kinds of kernels
+      attention.window = 12;
+      attention.soft_cap = 2;
+      attention.alibi_slopes = {0.5f, 0.25f, 0, 1};
+    }
     using Twin = emulated::Twin<float>;
-    Twin eager(shape, batch, buzz::beehive(options), rope), graph(shape, batch, buzz::beehive(options), rope);
+    Twin eager(shape, batch, buzz::beehive(options), rope, attention);
+    Twin graph(shape, batch, buzz::beehive(options), rope, attention);
     Tokens a(shape, 2), b(shape, 2);
     Random same(5), again(5);
     for (int t = 0; t < 3; ++t) {  // the second sequence is longer

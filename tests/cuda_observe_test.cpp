@@ -178,6 +178,28 @@ TEST(CudaObserve, ASinkTakesItsProbabilityOnceHoweverLarge) {
       }
 }
 
+/// More sinks and slopes than one launch has room for.
+TEST(CudaObserve, SinksAndSlopesOfManyHeads) {
+  const int heads = 1200;
+  const buzz::Shape shape{heads, 2, 4, 1};
+  Random random(8);
+  buzz::AttentionOptions attention;
+  for (int h = 0; h < heads; ++h) {
+    attention.sinks.push_back(random.real());
+    attention.alibi_slopes.push_back(1 + random.real());
+  }
+  Twin twin(shape, {}, buzz::beehive(), {}, attention);
+  buzz::BuzzCache<float> host(shape, buzz::beehive(), {}, attention);
+  for (int step = 0; step < 3; ++step) {
+    const Floats q = draw(random, heads * 4), k = draw(random, 2 * 4), v = draw(random, 2 * 4);
+    Floats expected(q.size());
+    host.attend(buzz::view(q, 1, heads, 4), buzz::view(k, 1, 2, 4), buzz::view(v, 1, 2, 4),
+                buzz::view(expected, 1, heads, 4));
+    const Floats out = twin.attend(q, k, v, {1, 0, 1});
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-5) << i;
+  }
+}
+
 /// What has left a query's window may be NaN: it reaches no output and no score.
 TEST(CudaObserve, NaNBeforeTheWindowReachesNothing) {
   const buzz::Shape shape{4, 2, 64, 4};

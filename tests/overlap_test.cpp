@@ -238,4 +238,27 @@ TEST(Out, OnTheDeviceIsApartOrTheQueries) {
   }
 }
 
+/// Outputs of another size than queries are not the queries, but may be the values.
+TEST(Out, OnTheDeviceOfAnotherSizeIsApartOrTheValues) {
+  buzz::Shape shape{2, 2, 64, 4};
+  shape.value_dim = 32;
+  const buzz::cuda::Call call{2, 0, 1};
+  buzz::cuda::Batch batch;
+  batch.kept_logits = 4;
+  emulated::Twin<float> twin(shape, batch, buzz::beehive());
+  Values x = random_values(1024, 8);
+  const buzz::cuda::Tensor<const float> q = buzz::cuda::dense(x.data(), 2, 2, 64),
+                                        k = buzz::cuda::dense(x.data() + 256, 2, 2, 64),
+                                        v = buzz::cuda::dense(x.data() + 512, 2, 2, 32);
+  const buzz::cuda::Tensor<float> in_q{x.data(), q.sequence, q.outer, q.inner}, behind{x.data() + 608, 128, 64, 32},
+      in_v{x.data() + 512, v.sequence, v.outer, v.inner};
+  const Values was = x;
+  EXPECT_NE(twin.cache.attend(q, k, v, in_q, call, 1), 0);
+  EXPECT_NE(twin.cache.attend(q, k, v, behind, call, 1), 0) << "the values' last row";
+  EXPECT_NE(twin.cache.attend(q, k, v, twin.cache.values(0), call, 1), 0);
+  EXPECT_EQ(twin.cache.rows(0), 0);
+  EXPECT_EQ(x, was);
+  EXPECT_EQ(twin.cache.attend(q, k, v, in_v, call, 1), 0);
+}
+
 }  // namespace

@@ -21,11 +21,12 @@ void expect(bool good, const std::string& what) {
 template <class T>
 struct Twin {
   using Cache = cuda::BuzzCache<T>;
-  Twin(const buzz::Shape& its_shape, int sequences, const buzz::Policy& policy, const buzz::Rope& rope = {})
+  Twin(const buzz::Shape& its_shape, int sequences, const buzz::Policy& policy, const buzz::Rope& rope = {},
+       const buzz::AttentionOptions& options = {})
       : shape(its_shape),
         memory(Cache::bytes(shape, batch(sequences), policy, rope).cache),
         workspace(Cache::bytes(shape, batch(sequences), policy, rope).workspace),
-        cache(shape, batch(sequences), policy, rope, memory.data(), workspace.data()) {
+        cache(shape, batch(sequences), policy, rope, memory.data(), workspace.data(), options) {
     BUZZ_MUST(cache.reset(nullptr));
   }
   static cuda::Batch batch(int sequences) {
@@ -113,27 +114,40 @@ void same_rows(const buzz::Policy& policy, std::mt19937& random, int head_dim) {
   }
 }
 
-/// Outputs and scores of attention with rotation, in calls of 1 to 40 tokens, for a sequence that is not the first.
+/// Outputs and scores of attention with rotation, in calls of 1 to 40 tokens, for a sequence that is not the first;
+/// modified: with all that AttentionOptions have, and values of half the keys' size.
 template <class T>
-void same_attention(host::Type type, std::mt19937& random, int head_dim, double tolerance) {
-  const buzz::Shape s{8, 2, head_dim, 40};
+void same_attention(host::Type type, std::mt19937& random, int head_dim, double tolerance, bool modified = false) {
+  buzz::Shape s{8, 2, head_dim, 40};
+  buzz::AttentionOptions options;
+  if (modified) {
+    s.value_dim = head_dim / 2;
+    options.window = 70;
+    options.soft_cap = 3;
+    for (int h = 0; h < s.query_heads; ++h) {
+      options.sinks.push_back(0.5f * static_cast<float>(h - 2));
+      options.alibi_slopes.push_back(std::ldexp(1.f, -1 - h));
+    }
+  }
   const buzz::Policy policy = buzz::policy("beehive:sink=4,window=50,threshold=900");
   const buzz::Rope rope{10000};
-  Twin<T> twin(s, 2, policy, rope);
-  const std::unique_ptr<host::Attention> reference = host::make_attention(type, s, policy, rope);
+  Twin<T> twin(s, 2, policy, rope, options);
+  const std::unique_ptr<host::Attention> reference = host::make_attention(type, s, policy, rope, options);
   for (const int tokens : {1, 1, 40, 16, 7, 40, 1, 33, 2, 40, 40, 1}) {
-    const std::size_t size = static_cast<std::size_t>(tokens * head_dim);
+    const int value_dim = s.value_size();
+    const std::size_t size = static_cast<std::size_t>(tokens * head_dim),
+                      of_values = static_cast<std::size_t>(tokens * value_dim);
     const std::vector<float> q = device::draw<T>(random, size * 8, 1), k = device::draw<T>(random, size * 2, 1),
-                             v = device::draw<T>(random, size * 2, 1);
+                             v = device::draw<T>(random, of_values * 2, 1);
     const device::Array<T> dq(device::as<T>(q)), dk(device::as<T>(k)), dv(device::as<T>(v));
-    device::Array<T> out(size * 8);
-    const auto view = [&](const device::Array<T>& x, int heads) {
-      return cuda::dense(static_cast<const T*>(x.data()), tokens, heads, head_dim);
+    device::Array<T> out(of_values * 8);
+    const auto view = [&](const device::Array<T>& x, int heads, int dim) {
+      return cuda::dense(static_cast<const T*>(x.data()), tokens, heads, dim);
     };
-    BUZZ_MUST(twin.cache.attend(view(dq, 8), view(dk, 2), view(dv, 2), cuda::dense(out.data(), tokens, 8, head_dim),
-                                {tokens, 1, 1}, nullptr));
+    BUZZ_MUST(twin.cache.attend(view(dq, 8, head_dim), view(dk, 2, head_dim), view(dv, 2, value_dim),
+                                cuda::dense(out.data(), tokens, 8, value_dim), {tokens, 1, 1}, nullptr));
     BUZZ_MUST(cudaDeviceSynchronize());
-    std::vector<float> expected(q.size());
+    std::vector<float> expected(of_values * 8);
     reference->attend(q.data(), k.data(), v.data(), tokens, expected.data());
     const std::vector<T> got = out.get();
     double worst = 0;
@@ -216,8 +230,10 @@ int main(int count, char** arguments) {
   same_rows(buzz::policy("tova:heavy=60"), random, 64);
   for (const int dim : {64, 80, 96, 128, 256}) {
     same_attention<float>(host::Type::float32, random, dim, 1e-5);
+    same_attention<float>(host::Type::float32, random, dim, 1e-5, true);
     if (brief) break;
     same_attention<__half>(host::Type::half, random, dim, 2e-3);
+    same_attention<__half>(host::Type::half, random, dim, 2e-3, true);
     same_attention<__nv_bfloat16>(host::Type::bfloat16, random, dim, 1.6e-2);
   }
   same_graph(random);

@@ -45,14 +45,15 @@ class EvictorChooser : public Chooser {
 template <class T>
 class CacheAttention : public Attention {
  public:
-  CacheAttention(const buzz::Shape& shape, const buzz::Policy& policy, const buzz::Rope& rope)
-      : cache_(shape, policy, rope) {}
+  CacheAttention(const buzz::Shape& shape, const buzz::Policy& policy, const buzz::Rope& rope,
+                 const buzz::AttentionOptions& options)
+      : cache_(shape, policy, rope, options) {}
   void attend(const float* q, const float* k, const float* v, int tokens, float* out) override {
     const buzz::Shape& s = cache_.shape();
     cache_.attend(buzz::View<const float>(q, tokens, s.query_heads, s.head_dim),
                   buzz::View<const float>(k, tokens, s.kv_heads, s.head_dim),
-                  buzz::View<const float>(v, tokens, s.kv_heads, s.head_dim),
-                  buzz::View<float>(out, tokens, s.query_heads, s.head_dim));
+                  buzz::View<const float>(v, tokens, s.kv_heads, s.value_size()),
+                  buzz::View<float>(out, tokens, s.query_heads, s.value_size()));
   }
   double score(int head, int row) const override { return cache_.scores(head)[row]; }
 
@@ -67,10 +68,10 @@ std::unique_ptr<Chooser> make_chooser(const buzz::Shape& shape, const buzz::Poli
 }
 
 std::unique_ptr<Attention> make_attention(Type type, const buzz::Shape& shape, const buzz::Policy& policy,
-                                          const buzz::Rope& rope) {
-  if (type == Type::half) return std::make_unique<CacheAttention<Eigen::half>>(shape, policy, rope);
-  if (type == Type::bfloat16) return std::make_unique<CacheAttention<Eigen::bfloat16>>(shape, policy, rope);
-  return std::make_unique<CacheAttention<float>>(shape, policy, rope);
+                                          const buzz::Rope& rope, const buzz::AttentionOptions& options) {
+  if (type == Type::half) return std::make_unique<CacheAttention<Eigen::half>>(shape, policy, rope, options);
+  if (type == Type::bfloat16) return std::make_unique<CacheAttention<Eigen::bfloat16>>(shape, policy, rope, options);
+  return std::make_unique<CacheAttention<float>>(shape, policy, rope, options);
 }
 
 }  // namespace host

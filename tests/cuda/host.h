@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "buzz/attention_options.h"
 #include "buzz/policy.h"
 #include "buzz/rope.h"
 #include "buzz/shape.h"
@@ -31,6 +32,7 @@ class Attention {
   virtual void attend(const float* q, const float* k, const float* v, int tokens, float* out) = 0;
   virtual double score(int head, int row) const = 0;
 };
-std::unique_ptr<Attention> make_attention(Type, const buzz::Shape&, const buzz::Policy&, const buzz::Rope&);
+std::unique_ptr<Attention> make_attention(Type, const buzz::Shape&, const buzz::Policy&, const buzz::Rope&,
+                                          const buzz::AttentionOptions&);
 
 }  // namespace host
