@@ -227,6 +227,13 @@ TYPED_TEST(Allocation, NoneInTodaysMechanisms) {
   }
 }
 
+TYPED_TEST(Allocation, NoneWhereKeysAreRotatedBack) {
+  buzz::Rope rope;
+  rope.base = 10000;
+  expect_no_allocation<TypeParam>({4, 2, 32, 16}, rope, buzz::policy("leverage:rows=32,max_chunk=16"));
+  expect_no_allocation<TypeParam>({2, 1, 300, 16}, rope, buzz::policy("leverage:rows=32,max_chunk=16"));
+}
+
 TYPED_TEST(Allocation, NoneInAnyPolicy) {
   const buzz::Shape shape{4, 2, 24, 16};
   auto h2o = small<buzz::HeavyHitterOptions>();
@@ -242,7 +249,8 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
     diverse.unlike = unlike;
     expect_no_allocation<TypeParam>(shape, {}, buzz::diverse_beehive(diverse));
   }
-  for (const char* name : {"key_value_beehive", "key_diff", "key_outliers", "tova", "snap_kv"})
+  for (const char* name :
+       {"key_value_beehive", "key_diff", "key_outliers", "leverage", "leverage:of=values", "lag_kv", "tova", "snap_kv"})
     expect_no_allocation<TypeParam>(shape, {}, buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
 }
 

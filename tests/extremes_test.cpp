@@ -158,11 +158,11 @@ class Options : public testing::Test {
   }
 };
 
-using Policies =
-    testing::Types<typed::Beehive, typed::Strided, typed::DiverseBeehive, typed::KeyValueBeehive, typed::HeavyHitter,
-                   typed::KeyDiff, typed::KeyOutliers, typed::Tova, typed::SnapKv, typed::Streaming, typed::Full,
-                   typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>,
-                   typed::Policy<typed::UserScores, buzz::TopK>>;
+using Policies = testing::Types<typed::Beehive, typed::Strided, typed::DiverseBeehive, typed::KeyValueBeehive,
+                                typed::HeavyHitter, typed::KeyDiff, typed::KeyOutliers, typed::Leverage, typed::LagKv,
+                                typed::Tova, typed::SnapKv, typed::Streaming, typed::Full,
+                                typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>,
+                                typed::Policy<typed::UserScores, buzz::TopK>>;
 TYPED_TEST_SUITE(Options, Policies);
 
 TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
@@ -193,6 +193,11 @@ TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
     this->name("mean_over", &Given::mean_over);
   }
   if constexpr (std::is_base_of<buzz::FadingOptions, Given>::value) this->real("fade", &Given::fade);
+  if constexpr (std::is_base_of<buzz::RidgeOptions, Given>::value) {
+    this->name("of", &Given::of);
+    this->real("ridge", &Given::ridge);
+  }
+  if constexpr (std::is_base_of<buzz::LagOptions, Given>::value) this->whole("lag", &Given::lag);
   if constexpr (std::is_base_of<buzz::RecentAttentionOptions, Given>::value) {
     this->whole("queries", &Given::queries);
     this->whole("kernel", &Given::kernel);

@@ -14,7 +14,8 @@ std::size_t rows(const buzz::Policy& policy) { return static_cast<std::size_t>(p
 /// The evictor's bytes less those that every policy takes. On the heap, since gcc 12 reads the bytes of one that is not
 /// after its end.
 std::size_t of_the_score(const buzz::Policy& policy, std::size_t kv_heads, int max_rollback = 0) {
-  const auto evictor = std::make_unique<buzz::Evictor>(policy, static_cast<int>(kv_heads), max_chunk, max_rollback);
+  const auto evictor = std::make_unique<buzz::Evictor>(policy, static_cast<int>(kv_heads), max_chunk, max_rollback,
+                                                       buzz::ShownRows{64, 48, buzz::Rope{10000.0}});
   return evictor->bytes() - (8 * kv_heads + 16) * rows(policy);
 }
 
@@ -30,6 +31,10 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score(user_scores(), 8), 8 * 8 * rows(user_scores()));
   EXPECT_EQ(of_the_score(key_diff(), 8), 16 * rows(key_diff()));
   EXPECT_EQ(of_the_score(key_outliers(), 8), (16 + 16) * rows(key_outliers()));
+  EXPECT_EQ(of_the_score(leverage(), 8), 4u * 64 * (64 + 1) + 24 * 64 + 4 * 64 + 4 * 64);
+  EXPECT_EQ(of_the_score(policy("leverage:of=values"), 8), 4u * 48 * (48 + 1) + 24 * 48);
+  EXPECT_EQ(of_the_score(lag_kv(), 8), 16u * 128);
+  EXPECT_EQ(of_the_score(policy("lag_kv:lag=100000"), 8), 16 * rows(lag_kv()));
   EXPECT_EQ(of_the_score(key_value_beehive(), 8), (16 + 8) * rows(key_value_beehive()));
 }
 

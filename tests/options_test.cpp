@@ -34,6 +34,8 @@ TEST(ForRows, UsesTheWholeBudgetInEveryPolicy) {
   uses_all<typed::HeavyHitter>();
   uses_all<typed::KeyDiff>();
   uses_all<typed::KeyOutliers>();
+  uses_all<typed::Leverage>();
+  uses_all<typed::LagKv>();
   uses_all<typed::Tova>();
   uses_all<typed::SnapKv>();
   uses_all<typed::Streaming>();

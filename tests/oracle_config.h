@@ -53,17 +53,20 @@ enum class Kind {
   key_diff,
   key_value,
   snap_kv,
-  key_outliers
+  key_outliers,
+  leverage,
+  lag_kv
 };
-constexpr int kKinds = 12;
+constexpr int kKinds = 14;
 
 inline bool takes_top_k(Kind k) {
   return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv ||
-         k == Kind::key_outliers;
+         k == Kind::key_outliers || k == Kind::leverage || k == Kind::lag_kv;
 }
 /// Scores of keys and values are rounded, and some are negative.
 inline bool looks_at_rows(Kind k) {
-  return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value || k == Kind::key_outliers;
+  return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value || k == Kind::key_outliers ||
+         k == Kind::leverage || k == Kind::lag_kv;
 }
 
 struct Config {
@@ -92,12 +95,13 @@ inline std::string describe(const Config& c) {
     << " stride " << o.stride << " keep " << o.keep << " chunk " << o.chunk << " hive_stride " << c.hive_stride
     << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " attention "
     << static_cast<int>(o.attention) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
-    << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " queries " << o.queries
-    << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims
-    << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
-    << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " attention window "
-    << o.attention_window << " value_dim " << o.value_dim << (o.values_in_keys ? " in keys" : "") << " soft_cap "
-    << o.soft_cap << (o.sinks.empty() ? "" : " sinks")
+    << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " ridge " << o.ridge
+    << (o.of_values ? " of values" : "") << " lag " << o.lag << " queries " << o.queries << " kernel " << o.kernel
+    << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims << " from " << o.rope_first
+    << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
+    << o.scale << " log_base " << o.log_base << " attention window " << o.attention_window << " value_dim "
+    << o.value_dim << (o.values_in_keys ? " in keys" : "") << " soft_cap " << o.soft_cap
+    << (o.sinks.empty() ? "" : " sinks")
     << (o.slopes.empty()    ? ""
         : o.slopes_by_place ? " slopes by place"
                             : " slopes")
@@ -117,6 +121,8 @@ inline void set_kind(Config* c) {
   if (k == Kind::diverse || k == Kind::key_diff || k == Kind::key_outliers) o.score = Score::key_diversity;
   if (k == Kind::key_value) o.score = Score::key_value;
   if (k == Kind::snap_kv) o.score = Score::recent;
+  if (k == Kind::leverage) o.score = Score::leverage;
+  if (k == Kind::lag_kv) o.score = Score::lag;
   if (k == Kind::given) o.score = Score::given;
   o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.attention = AttentionKind::newest;
@@ -237,6 +243,9 @@ inline Config draw(std::uint64_t seed) {
   draw_calls(r, &c);
   // From numbers of its own, so that a seed's other parts are what they were before.
   Random end(~seed);
+  c.oracle.of_values = end.one_in(3);
+  c.oracle.ridge = end.of({0.015625, 1.0, 0.0009765625});
+  c.oracle.lag = end.one_in(4) ? 128 : end.in(1, 9);
   if (c.oracle.rope_dims > 0 && end.one_in(2)) c.oracle.rope_first = end.in(0, c.oracle.head_dim - c.oracle.rope_dims);
   return c;
 }
@@ -284,6 +293,11 @@ typename P::Options library_options(const Config& c) {
     result.kernel = o.kernel;
     result.pooling = o.average ? buzz::Pooling::average : buzz::Pooling::max;
   }
+  if constexpr (std::is_base_of<buzz::RidgeOptions, O>::value) {
+    result.of = o.of_values ? buzz::LeverageOf::values : buzz::LeverageOf::keys;
+    result.ridge = static_cast<float>(o.ridge);
+  }
+  if constexpr (std::is_base_of<buzz::LagOptions, O>::value) result.lag = o.lag;
   if constexpr (std::is_base_of<buzz::Segments::Options, O>::value) {
     result.threshold = o.threshold;
     result.stride = o.stride;
@@ -337,6 +351,10 @@ inline buzz::Policy library_policy(const Config& c) {
       return of(Type<typed::SnapKv>());
     case Kind::key_outliers:
       return of(Type<typed::KeyOutliers>());
+    case Kind::leverage:
+      return of(Type<typed::Leverage>());
+    case Kind::lag_kv:
+      return of(Type<typed::LagKv>());
   }
   throw std::logic_error("no such kind");
 }

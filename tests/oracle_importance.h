@@ -15,7 +15,7 @@ using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
 using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
 using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
 
-enum class Score { attention, key_diversity, given, none, key_value, recent };
+enum class Score { attention, key_diversity, given, none, key_value, recent, leverage, lag };
 enum class AttentionKind { accumulated, mean, latest, newest, largest, decayed };
 enum class Unlike { cosine, direction, distance };
 enum class Select { segments, heaviest, nothing, everything };
@@ -35,6 +35,9 @@ struct Options {
   double fade = 0;                 // Score::key_diversity: what a row loses with each token
   int queries = 1, kernel = 1;     // Score::recent
   bool average = false;            // Score::recent
+  bool of_values = false;          // Score::leverage
+  double ridge = 0;                // Score::leverage
+  int lag = 1;                     // Score::lag
   bool shared = false;             // a row is as important as it is to all heads together
   Select select = Select::segments;
   int sink = 4, window = 160, threshold = 400;
@@ -146,9 +149,126 @@ inline std::vector<double> diversity(const std::vector<Row>& head, int begin, in
   return result;
 }
 
+inline bool all_finite(const Vector& x) {
+  return std::all_of(x.begin(), x.end(), [](double e) { return std::isfinite(e); });
+}
+
+/// The solution of A x = b, by Gauss's elimination with the largest pivots.
+inline Vector solved(Matrix a, Vector b) {
+  const std::size_t n = b.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    std::size_t most = i;
+    for (std::size_t r = i; r < n; ++r)
+      if (std::fabs(a[r][i]) > std::fabs(a[most][i])) most = r;
+    std::swap(a[i], a[most]);
+    std::swap(b[i], b[most]);
+    for (std::size_t r = i + 1; r < n; ++r) {
+      const double factor = a[r][i] / a[i][i];
+      for (std::size_t c = i; c < n; ++c) a[r][c] -= factor * a[i][c];
+      b[r] -= factor * b[i];
+    }
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t c = i + 1; c < n; ++c) b[i] -= a[i][c] * b[c];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+/// Each row's x' (X'X + lambda I)^-1 x, of rows less the mean of those that are finite. It comes to 1 - r_ii, where r =
+/// (I + XX' / lambda)^-1: with fewer rows than dimensions that is the smaller matrix.
+inline std::vector<double> leverage(const std::vector<Vector>& rows, double ridge) {
+  std::vector<Vector> x;
+  for (const Vector& row : rows)
+    if (all_finite(row)) x.push_back(row);
+  const std::size_t n = x.size(), dim = rows.empty() ? 0 : rows[0].size();
+  Vector mean(dim, 0.0);
+  double squares = 0;
+  for (const Vector& row : x)
+    for (std::size_t d = 0; d < dim; ++d) mean[d] += row[d] / static_cast<double>(n);
+  for (Vector& row : x)
+    for (std::size_t d = 0; d < dim; ++d) squares += std::pow(row[d] -= mean[d], 2);
+  const double lambda = ridge * squares / static_cast<double>(dim);
+  std::vector<double> result;
+  std::size_t i = 0;
+  for (const Vector& row : rows) {
+    if (!all_finite(row)) {
+      result.push_back(std::nan(""));
+      continue;
+    }
+    const Vector& one = x[i++];
+    if (lambda == 0) {
+      result.push_back(0);
+    } else if (n < dim) {
+      Matrix a(n, std::vector<double>(n));
+      for (std::size_t r = 0; r < n; ++r)
+        for (std::size_t c = 0; c < n; ++c) a[r][c] = (r == c) + dot(x[r], x[c]) / lambda;
+      Vector unit(n, 0.0);
+      unit[i - 1] = 1;
+      result.push_back(1 - solved(a, unit)[i - 1]);
+    } else {
+      Matrix a(dim, std::vector<double>(dim));
+      for (std::size_t r = 0; r < dim; ++r)
+        for (std::size_t c = 0; c < dim; ++c) {
+          a[r][c] = r == c ? lambda : 0;
+          for (const Vector& other : x) a[r][c] += other[r] * other[c];
+        }
+      result.push_back(dot(one, solved(a, one)));
+    }
+  }
+  return result;
+}
+
+/// LagKV's part of the keys or of the values: blocks of `lag` from row `begin` on, each scaled by the rows after it.
+inline std::vector<double> lagging(const std::vector<Vector>& rows, int begin, int lag) {
+  const int n = static_cast<int>(rows.size());
+  const auto at = [&](int r) -> const Vector& { return rows[static_cast<std::size_t>(r)]; };
+  std::vector<double> deviations(rows.size(), 0.0), result(rows.size(), 0.0);
+  for (int r = begin; r < n; ++r) {
+    int next = begin;  // the first row after r's block
+    while (next <= r) next += std::min(lag, n);
+    if (next > n - lag) next = std::max(0, n - lag);
+    Vector scaled;
+    for (std::size_t d = 0; d < at(r).size(); ++d) {
+      std::vector<double> measure;
+      for (int other = next; other < std::min(n, next + lag); ++other)
+        if (std::isfinite(at(other)[d])) measure.push_back(at(other)[d]);
+      if (measure.empty()) measure.push_back(0);
+      const double low = *std::min_element(measure.begin(), measure.end()),
+                   high = *std::max_element(measure.begin(), measure.end());
+      scaled.push_back(low == high ? 0 : (at(r)[d] - low) / (high - low));
+    }
+    double mean = 0, squares = 0;
+    for (double e : scaled) mean += e / static_cast<double>(scaled.size());
+    for (double e : scaled) squares += std::pow(e - mean, 2) / static_cast<double>(scaled.size());
+    deviations[static_cast<std::size_t>(r)] = all_finite(at(r)) ? std::sqrt(squares) : std::nan("");
+  }
+  for (int first = begin; first < n; first += std::min(lag, n)) {
+    const int end = std::min(n, first + std::min(lag, n));
+    double most = 0, total = 0;
+    for (int r = first; r < end; ++r) most = std::fmax(most, deviations[static_cast<std::size_t>(r)]);
+    for (int pass = 0; pass < 2; ++pass)
+      for (int r = first; r < end; ++r) {
+        const double e = std::exp(deviations[static_cast<std::size_t>(r)] - most);
+        if (pass == 0 && !std::isnan(e)) total += e;
+        if (pass == 1) result[static_cast<std::size_t>(r)] = e / total;
+      }
+  }
+  return result;
+}
+
 /// How important each row of a head is to it, [rows]; rows [begin, end) are those that an eviction may take.
 inline std::vector<double> importance(const std::vector<Row>& head, int begin, int end, int next_position,
                                       const Options& o) {
+  std::vector<Vector> keys, values;
+  for (const Row& row : head) keys.push_back(row.key);
+  for (const Row& row : head) values.push_back(row.value);
+  if (o.score == Score::leverage) return leverage(o.of_values ? values : keys, o.ridge);
+  if (o.score == Score::lag) {
+    std::vector<double> sums = lagging(keys, begin, o.lag), more = lagging(values, begin, o.lag);
+    for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += more[r];
+    return sums;
+  }
   if (o.score == Score::recent) return recent(head, begin, end, o);
   std::vector<double> result;
   if (o.score == Score::key_diversity) {
@@ -167,9 +287,9 @@ inline std::vector<double> importance(const std::vector<Row>& head, int begin, i
       result.push_back(row.score);
   }
   if (o.score != Score::key_value) return result;
-  const std::vector<double> keys = normal(diversity(head, begin, end, o), begin, end);
+  const std::vector<double> unlike = normal(diversity(head, begin, end, o), begin, end);
   result = normal(result, begin, end);
-  for (std::size_t r = 0; r < result.size(); ++r) result[r] = keys[r] + o.weight * result[r];
+  for (std::size_t r = 0; r < result.size(); ++r) result[r] = unlike[r] + o.weight * result[r];
   return result;
 }
 

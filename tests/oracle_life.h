@@ -44,7 +44,18 @@ class Life {
   Regions regions() const { return cache_.regions(); }
   std::vector<Row>& head(int h) { return cache_.head(h); }
   bool should_evict() const { return cache_.should_evict(); }
-  std::vector<double> importance(int h) const { return cache_.importance(h); }
+  std::vector<double> importance(int h) const {
+    if (o_.score != Score::leverage || rotation_.raw) return cache_.importance(h);
+    Cache came = cache_;
+    Rotation back = rotation_;
+    back.factor = 1 / back.factor;
+    for (int head = 0; head < o_.kv_heads; ++head)
+      for (int i = 0; i < rows(); ++i) {
+        Row& row = came.head(head)[static_cast<std::size_t>(i)];
+        row.key = rotated_to(row.key, back.compact ? -i : -row.position, back);
+      }
+    return came.importance(h);
+  }
 
   void append(const Tokens& keys, const Tokens& values) {
     if (keeps_history_) history_.push_back({cache_, keys, values, {}, false});

@@ -27,6 +27,8 @@ inline Config small(Kind kind, std::uint64_t seed = 1, int tokens = 400) {
   o.decay = 0.5;
   o.queries = 5;
   o.kernel = 3;
+  o.ridge = 0.015625;
+  o.lag = 4;
   set_kind(&c);
   if (takes_top_k(kind)) {
     o.heavy = 12;

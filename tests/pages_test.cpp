@@ -413,6 +413,7 @@ TEST(Pages, KnobsHaveEveryPolicyAndOption) {
     add(policy.needs().attention, "attention");
     add(policy.needs().keys, "keys");
     add(policy.needs().values, "values");
+    add(policy.needs().unrotated_keys, "un-rotated keys");
     EXPECT_EQ(cells[4], needs.empty() ? "nothing" : needs) << info.name;
     EXPECT_EQ(cells[5], policy.keeps_one_list() ? "the same rows" : "their own rows") << info.name;
     for (const buzz::OptionInfo& option : buzz::options_of(policy))

@@ -46,6 +46,16 @@ struct ValueNorm {
   using Options = buzz::ValueNormOptions;
   static buzz::ScoreSpec spec(const Options&) { return buzz::value_norm(); }
 };
+struct RidgeLeverage {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::RidgeOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::leverage_score(o); }
+};
+struct Lag {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::LagOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::lag_score(o); }
+};
 struct UserScores {
   static constexpr bool needs_attention = false, needs_kv = false;
   using Options = buzz::UserScoresOptions;
@@ -104,8 +114,9 @@ class Policy : public buzz::Evictor {
   using buzz::Evictor::capacity;
   static int capacity(const Options& o, int max_chunk) { return make(o).most_rows(max_chunk); }
 
-  explicit Policy(const Options& o, int kv_heads, int max_chunk = 1, int max_rollback = 0)
-      : Evictor(make(o), kv_heads, max_chunk, max_rollback), options_(o) {}
+  explicit Policy(const Options& o, int kv_heads, int max_chunk = 1, int max_rollback = 0,
+                  const buzz::ShownRows& shown = {})
+      : Evictor(make(o), kv_heads, max_chunk, max_rollback, shown), options_(o) {}
   Policy fork() const { return Policy(*this); }
   const Options& options() const { return options_; }
 
@@ -120,6 +131,8 @@ using KeyValueBeehive = Policy<Sum<KeyDiversity, ValueNorm>, buzz::Segments>;
 using HeavyHitter = Policy<AttentionSum, buzz::TopK>;
 using KeyDiff = Policy<DirectionDiversity, buzz::TopKOfAll>;
 using KeyOutliers = Policy<Shared<Faded<MiddleDiversity>>, buzz::TopKOfHistory>;
+using Leverage = Policy<RidgeLeverage, buzz::TopKOfHistory>;
+using LagKv = Policy<Lag, buzz::TopKOfHistory>;
 using Tova = Policy<Shared<NewestAttention>, buzz::TopKOfAll>;
 using SnapKv = Policy<RecentAttention, buzz::TopKOfPrefix>;
 using Streaming = Policy<NoScore, buzz::KeepNone>;

@@ -14,8 +14,7 @@ inline std::vector<buzz::PolicyInfo> policies(bool shows_rows = true) {
   std::vector<buzz::PolicyInfo> list = buzz::policies();
   const auto cannot = [&](const buzz::PolicyInfo& p) {
     const buzz::Policy policy = p.make();
-    return policy.score.kind == buzz::ScoreKind::user ||
-           (!shows_rows && (policy.needs().keys || policy.needs().values));
+    return policy.score.kind == buzz::ScoreKind::user || (!shows_rows && policy.needs().rows());
   };
   list.erase(std::remove_if(list.begin(), list.end(), cannot), list.end());
   return list;

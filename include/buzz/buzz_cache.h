@@ -264,7 +264,7 @@ class BuzzCache {
         sliding_(layer.sliding),
         table_(std::move(table)),
         evictor_(evictor_of(layer)),
-        raw_keys_(stores_raw(layer)),
+        raw_keys_(stores_raw_keys(layer)),
         store_(shape_, evictor_.capacity()),
         attention_(shape_, layer.attention, evictor_.capacity()),
         sums_(sums_of(layer, evictor_)),
@@ -277,7 +277,8 @@ class BuzzCache {
     return std::make_shared<RopeTable>(layer.rope, layer.shape.head_dim);
   }
   static Evictor evictor_of(const Layer& l) {
-    return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback,
+    const ShownRows shown{l.shape.head_dim, l.shape.value_size(), stores_raw_keys(l) ? Rope() : l.rope};
+    return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback, shown,
                    l.sliding ? l.attention.window : 0);
   }
   static std::size_t sums_of(const Layer& l, const Evictor& evictor) {
@@ -289,10 +290,10 @@ class BuzzCache {
     return count_of<float>("max_chunk * rope.dims", {l.shape.max_chunk, rotation.dims()});
   }
   /// Rows whose places' angles the table has to have.
-  static int places(const Layer& l) { return stores_raw(l) ? l.most_rows() : 0; }
+  static int places(const Layer& l) { return stores_raw_keys(l) ? l.most_rows() : 0; }
   static void check_positions(const Layer& l, const Rotation& rotation) {
     if (rotation.compact()) require_range("capacity", l.most_rows(), 1, l.rope.max_position);
-    if (l.shape.values_in_keys && rotation.dims() > 0 && !stores_raw(l))  // values must not be rotated too
+    if (l.shape.values_in_keys && rotation.dims() > 0 && !stores_raw_keys(l))  // values must not be rotated too
       require_range("rope.first", l.rope.first, l.shape.value_size(), l.shape.head_dim);
   }
   static Memory memory_without_table(const Layer& l, const Rotation& rotation) {
@@ -303,15 +304,7 @@ class BuzzCache {
         count_of<char>("kv_heads * capacity * head_dim", {static_cast<long long>(row), evictor.capacity() - 1});
     return {one + more, evictor.bytes(),
             Attention(l.shape, l.attention, evictor.capacity()).bytes() +
-                (sums_of(l, evictor) + (stores_raw(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
-  }
-
-  /// Errors: rotated keys that would be rounded at every call.
-  static bool stores_raw(const Layer& l) {
-    const bool drifts = l.rope.positions == Positions::compact && !l.policy.moves_are_few(l.shape.max_chunk);
-    if (l.rope.keys == KeyStorage::rotated && drifts)
-      fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
-    return l.rope.keys == KeyStorage::raw || (l.rope.keys == KeyStorage::automatic && drifts);
+                (sums_of(l, evictor) + (stores_raw_keys(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
   }
 
   template <class O>

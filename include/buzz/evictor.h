@@ -13,6 +13,7 @@
 #include "buzz/score/make_score.h"
 #include "buzz/score/undo.h"
 #include "buzz/select/thinner.h"
+#include "buzz/unrotated_keys.h"
 
 namespace buzz {
 
@@ -27,11 +28,14 @@ namespace buzz {
 class Evictor {
  public:
   /// kv_heads lists of rows, 1 to 65536; max_chunk >= 1: the most tokens that one append() may bring; max_rollback, 0
-  /// to 2^20: the most that rollback() may take back, with a copy of the score's state for each. rows_seen:
-  /// where queries see the newest so many rows alone, and the score has no memory; then rollback() goes back past
-  /// evictions too, as far as that many rows are left. 0: all rows are seen. Errors: options out of their range; a
-  /// product of sizes past all memory. Where memory ends sooner: std::bad_alloc.
-  explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0, int rows_seen = 0)
+  /// to 2^20: the most that rollback() may take back, with a copy of the score's state for each. shown: of the
+  /// rows that select() will be given; leverage has to know it. rows_seen: where queries see the newest so many rows
+  /// alone, and the score has no memory; then rollback() goes back past evictions too, as far as that many rows are
+  /// left. 0: all rows are seen. Errors: options out of their range; sizes of rows that are not said, or keys of
+  /// several positions a token, where a score needs them; a product of sizes past all memory. Where memory ends sooner:
+  /// std::bad_alloc.
+  explicit Evictor(const Policy& policy, int kv_heads, int max_chunk = 1, int max_rollback = 0,
+                   const ShownRows& shown = {}, int rows_seen = 0)
       : policy_(policy),
         heads_((require_size("kv_heads", kv_heads, most_heads), kv_heads)),
         max_chunk_(max_chunk),
@@ -39,7 +43,8 @@ class Evictor {
         rows_seen_(rows_seen),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
-        score_(reserved(make_score(policy_.score), kv_heads, capacity_)),
+        unrotation_(shown, needs_.unrotated_keys),
+        score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_.shown())),
         select_(policy_.select),
         kept_(kv_heads, capacity_),
         thinner_(capacity_),
@@ -123,11 +128,11 @@ class Evictor {
   /// until the next call of select(). Errors: the policy looks at keys or values. O(kv_heads * rows), and what the
   /// score and the selection take.
   const KeptRows& select() {
-    if (needs_.keys || needs_.values) fail("policy", policy_.name, "one that looks at neither keys nor values");
-    return choose(nullptr, nullptr);
+    if (needs_.rows()) fail("policy", policy_.name, "one that looks at neither keys nor values");
+    return choose(nullptr, nullptr, nullptr);
   }
   /// The same for scores that look at K or V: [kv_heads, rows(), head_dim] each, with scales [1, kv_heads, rows()]
-  /// where T has them. Errors: another shape; a scale that is not finite and >= 0.
+  /// where T has them; keys as ShownRows said. Errors: another shape; a scale that is not finite and >= 0.
   template <class T>
   const KeptRows& select(const RowsView<T>& keys, const RowsView<T>& values) {
     require_scales("keys", keys);
@@ -146,7 +151,7 @@ class Evictor {
     require_rows("keys", keys, heads_, rows_);
     require_rows("values", values, heads_, rows_);
     const FloatRowsOf<T> k(keys), v(values);
-    return choose(&k, &v);
+    return unrotation_(k, v, positions(), [&](const FloatRows* u) -> const KeptRows& { return choose(&k, &v, u); });
   }
 
   /// Positions [first, first + count) are not evicted until they are unpinned. They may lie ahead, and count against
@@ -218,7 +223,7 @@ class Evictor {
   /// Bytes allocated.
   std::size_t bytes() const {
     return score_->bytes() + kept_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
-           undo_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
+           undo_.bytes() + unrotation_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
   }
 
   /// As newly made.
@@ -262,8 +267,9 @@ class Evictor {
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
   }
-  static AnyScore reserved(AnyScore score, int kv_heads, int capacity) {
+  static AnyScore reserved(AnyScore score, int kv_heads, int capacity, const ShownRows& shown) {
     score->reserve(kv_heads, capacity);
+    score->reserve_dims(shown.head_dim, shown.value_dim);
     return score;
   }
   Score& score() { return *score_; }
@@ -316,7 +322,7 @@ class Evictor {
     score().observe(sums, s == 0);
   }
 
-  const KeptRows& choose(const FloatRows* keys, const FloatRows* values) {
+  const KeptRows& choose(const FloatRows* keys, const FloatRows* values, const FloatRows* unrotated) {
     const Regions r = regions();
     if (!select_.should_evict(r)) {
       kept_.begin(rows_, rows_);
@@ -325,7 +331,7 @@ class Evictor {
     }
     int middle = 0, forgotten = -1;
     for (int h = 0; h < heads_; ++h) {
-      importance(h, r, keys, values);
+      importance(h, r, keys, values, unrotated);
       std::int32_t* kept = kept_.list(h);
       std::iota(kept, kept + r.sink, 0);
       middle = thinner_(select_, r, pins_, position_row(h) + r.sink, kept + r.sink, &forgotten);
@@ -345,9 +351,10 @@ class Evictor {
 
   /// How important the middle rows of a head are, into thinner_.importance(). Of a layer: the sum over its heads, made
   /// at the first.
-  void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values) {
+  void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values,
+                  const FloatRows* unrotated) {
     const auto ask = [&](int h, double* out) {
-      score().importance({h, r.sink, r.middle(), position_row(h), next_, keys, values}, out);
+      score().importance({h, r.sink, r.middle(), position_row(h), next_, keys, values, unrotated}, out);
     };
     if (policy_.sharing == Sharing::head) return ask(head, thinner_.importance());
     double *sum = shared_.data(), *one = sum + capacity_;
@@ -368,6 +375,7 @@ class Evictor {
   Policy policy_;
   int heads_, max_chunk_, max_rollback_, rows_seen_, capacity_;
   Needs needs_;
+  Unrotation unrotation_;
   AnyScore score_;  // this sequence's
   int rows_ = 0, hive_ = 0, next_ = 0;
   int observed_ = 0;  // tokens before this position have been observed

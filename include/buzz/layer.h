@@ -34,6 +34,16 @@ inline void check(const Layer& layer) {
   if (!streams || layer.policy.protect.sink != 0) fail("policy", layer.policy.name, "streaming with sink 0 (sliding)");
 }
 
+/// Does a cache of this layer store keys as they come (KeyStorage::raw)? Errors: it shall not, but rotated ones would
+/// be rounded at every call; what its policy does not allow.
+inline bool stores_raw_keys(const Layer& l) {
+  l.most_rows();
+  const bool drifts = l.rope.positions == Positions::compact && !l.policy.moves_are_few(l.shape.max_chunk);
+  if (l.rope.keys == KeyStorage::rotated && drifts)
+    fail("rope.keys", "rotated", "raw or automatic: in compact positions this policy moves a row too often");
+  return l.rope.keys == KeyStorage::raw || (l.rope.keys == KeyStorage::automatic && drifts);
+}
+
 /// A layer whose queries see the newest `window` positions alone, their own included (Gemma, gpt-oss, Mistral). It
 /// holds window + max_rollback rows, more until they are an eighth of the window more, and max_chunk while a call
 /// lasts: most of the time, an eviction moves eight rows for each token. Errors: what the Shape does not allow; window

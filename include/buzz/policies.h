@@ -42,6 +42,8 @@ struct MiddleDiversityOptions : DiversityOptions {
   MiddleDiversityOptions() { mean_over = MeanOver::middle; }
 };
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
+using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
+using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
 /// TOVA's query.
 struct NewestOptions : AttentionSumOptions {
   NewestOptions() { attention = AttentionKind::newest; }
@@ -81,6 +83,12 @@ inline Policy key_diff(const KeyDiffOptions& o = {}) { return {"key_diff", key_d
 inline Policy key_outliers(const KeyOutliersOptions& o = {}) {
   return {"key_outliers", faded(key_diversity(o), o), TopK::Options(o), o, Sharing::layer};
 }
+/// A long window, and behind it the rows of the highest ridge leverage: those whose keys, as they came, or values the
+/// other rows make up for least.
+inline Policy leverage(const LeverageOptions& o = {}) { return {"leverage", leverage_score(o), TopK::Options(o), o}; }
+/// A long window, and behind it the rows that spread most once the rows after them are the measure (LagKV, arXiv
+/// 2504.04704).
+inline Policy lag_kv(const LagKvOptions& o = {}) { return {"lag_kv", lag_score(o), TopK::Options(o), o}; }
 /// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
 /// newest query gave most, summed over all heads. A call of several tokens evicts once, by its last query.
 inline Policy tova(const TovaOptions& o = {}) {

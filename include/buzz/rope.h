@@ -121,6 +121,11 @@ class Rotation {
   /// Writes the rotation, [dims] too, that takes a rotated key `distance` positions on (negative: back).
   void move(double distance, float* cos_sin) const { write(distance, 1, cos_sin); }
 
+  /// Writes what takes a key rotated to `position` back to what it was, attention_factor included.
+  void back(double position, float* cos_sin) const {
+    write(-position, (std::min)(1 / rope_.attention_factor, 1. * (std::numeric_limits<float>::max)()), cos_sin);
+  }
+
   /// Rotates one row of head_dim floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
     row += rope_.first;

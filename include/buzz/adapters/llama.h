@@ -223,8 +223,7 @@ class LlamaEviction {
 
  private:
   static void require_blind(const Policy& policy) {
-    if (policy.needs().keys || policy.needs().values)
-      fail("policy", policy.name, "one of probabilities, or of none: llama.cpp shows no keys");
+    if (policy.needs().rows()) fail("policy", policy.name, "one of probabilities, or of none: llama.cpp shows no keys");
   }
   bool sees() const { return evictor_.needs().attention; }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }

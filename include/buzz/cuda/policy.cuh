@@ -50,6 +50,10 @@ inline std::string in_words(const ScoreSpec& score) {
       return "value norm";
     case ScoreKind::recent_attention:
       return "recent attention";
+    case ScoreKind::leverage:
+      return "leverage";
+    case ScoreKind::lag_kv:
+      return "lag of keys and values";
     case ScoreKind::sum:
       return "sum";
     case ScoreKind::faded:

@@ -78,6 +78,29 @@ inline void check(const DiversityOptions& o) {
   require_enum("mean_over", o.mean_over, MeanOver::middle);
 }
 
+/// Of which rows a leverage is: keys as they came, before any rotation, or values as stored.
+enum class LeverageOf { keys, values };
+
+/// Options of the score Leverage.
+struct RidgeOptions {
+  LeverageOf of = LeverageOf::keys;  ///< the rows
+  float ridge = 0.01f;               ///< of the mean square of all numbers together; 1e-6 to 1e6
+};
+/// Is it a ridge with which sums in double are exact enough?
+inline bool is_ridge(double x) { return is_finite(x) && x >= 1e-6 * (1 - 1e-6) && x <= 1e6; }
+/// Errors: of, ridge.
+inline void check(const RidgeOptions& o) {
+  require_enum("of", o.of, LeverageOf::values);
+  if (!is_ridge(static_cast<double>(o.ridge))) fail("ridge", std::to_string(o.ridge), "1e-6 to 1e6");
+}
+
+/// Options of the score LagKv.
+struct LagOptions {
+  int lag = 128;  ///< rows of a block; >= 1
+};
+/// Errors: lag.
+inline void check(const LagOptions& o) { require_at_least("lag", o.lag, 1); }
+
 /// Options of the score Faded.
 struct FadingOptions {
   float fade = 0.06f;  ///< score that a row loses with each `capacity` tokens of its age; finite and >= 0

@@ -3,6 +3,8 @@
 #include "buzz/score/attention_sum.h"
 #include "buzz/score/faded.h"
 #include "buzz/score/key_diversity.h"
+#include "buzz/score/lag_kv.h"
+#include "buzz/score/leverage.h"
 #include "buzz/score/no_score.h"
 #include "buzz/score/recent_attention.h"
 #include "buzz/score/spec.h"
@@ -27,6 +29,10 @@ inline AnyScore make_score(const ScoreSpec& spec) {
       return ValueNorm();
     case ScoreKind::recent_attention:
       return RecentAttention(spec.recent);
+    case ScoreKind::leverage:
+      return Leverage(spec.leverage);
+    case ScoreKind::lag_kv:
+      return LagKv(spec.lag);
     case ScoreKind::sum:
       return Sum(make_score(spec.of[0]), make_score(spec.of[1]), spec.weight);
     case ScoreKind::faded:

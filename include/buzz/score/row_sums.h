@@ -61,14 +61,17 @@ inline double squares(const float* x, int n) {
       },
       [x](int i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
 }
+/// A packet of floats, or of doubles.
+/// @{
+inline DoublePacket load(const float* x) { return kernels::load_doubles(x); }
+inline DoublePacket load(const double* x) { return Eigen::internal::ploadu<DoublePacket>(x); }
+/// @}
 /// The dot product of x and y, [n].
-inline double dot(const float* x, const double* y, int n) {
+template <class X>
+double dot(const X* x, const double* y, int n) {
   using namespace Eigen::internal;
   return sum(
-      n,
-      [x, y](int i, const DoublePacket& to) {
-        return pmadd(kernels::load_doubles(x + i), ploadu<DoublePacket>(y + i), to);
-      },
+      n, [x, y](int i, const DoublePacket& to) { return pmadd(load(x + i), load(y + i), to); },
       [x, y](int i) { return static_cast<double>(x[i]) * y[i]; });
 }
 /// Squared.
@@ -83,12 +86,12 @@ inline double distance(const float* x, const double* y, int n) {
       [x, y](int i) { return (static_cast<double>(x[i]) - y[i]) * (static_cast<double>(x[i]) - y[i]); });
 }
 /// sum[0..n) += weight * x.
-inline void add(const float* x, int n, double weight, double* sum) {
+template <class X>
+void add(const X* x, int n, double weight, double* sum) {
   using namespace Eigen::internal;
   const DoublePacket w = pset1<DoublePacket>(weight);
   int i = 0;
-  for (; i + double_packet_size <= n; i += double_packet_size)
-    pstoreu(sum + i, pmadd(w, kernels::load_doubles(x + i), ploadu<DoublePacket>(sum + i)));
+  for (; i + double_packet_size <= n; i += double_packet_size) pstoreu(sum + i, pmadd(w, load(x + i), load(sum + i)));
   for (; i < n; ++i) sum[i] += weight * static_cast<double>(x[i]);
 }
 

@@ -10,24 +10,28 @@ namespace buzz {
 
 /// What a score has to see of the cache.
 struct Needs {
-  bool attention = false;  ///< the probabilities of each call
-  bool keys = false;       ///< the stored keys, when it is asked
-  bool values = false;     ///< the stored values, when it is asked
+  bool attention = false;       ///< the probabilities of each call
+  bool keys = false;            ///< the stored keys, when it is asked
+  bool values = false;          ///< the stored values, when it is asked
+  bool unrotated_keys = false;  ///< the keys as they came, when it is asked: rotated back where they are stored rotated
+  /// Does it look at rows of K or V?
+  constexpr bool rows() const { return keys || values || unrotated_keys; }
 };
 /// What either needs.
 constexpr Needs operator|(const Needs& a, const Needs& b) {
-  return {a.attention || b.attention, a.keys || b.keys, a.values || b.values};
+  return {a.attention || b.attention, a.keys || b.keys, a.values || b.values, a.unrotated_keys || b.unrotated_keys};
 }
 
 /// The rows of one head that an eviction may take.
 struct Candidates {
-  int head;                       ///< the KV head
-  int first;                      ///< the first of them, a row of the cache
-  int count;                      ///< how many, side by side
-  const std::int32_t* positions;  ///< of the cache's rows, not of the candidates alone: [rows], ascending
-  int next_position;              ///< the next token's
-  const FloatRows* keys;          ///< of all rows; null: the score did not ask for them
-  const FloatRows* values;        ///< the same
+  int head;                                   ///< the KV head
+  int first;                                  ///< the first of them, a row of the cache
+  int count;                                  ///< how many, side by side
+  const std::int32_t* positions;              ///< of the cache's rows, not of the candidates alone: [rows], ascending
+  int next_position;                          ///< the next token's
+  const FloatRows* keys;                      ///< of all rows; null: the score did not ask for them
+  const FloatRows* values;                    ///< the same
+  const FloatRows* unrotated_keys = nullptr;  ///< the keys before their rotation; null: the score did not ask for them
 
   /// Tokens since candidate i's, its own included: >= 1.
   int age(int i) const { return next_position - positions[first + i]; }
@@ -64,6 +68,11 @@ class Score {
   virtual void reserve(int kv_heads, int capacity) {
     (void)kv_heads;
     (void)capacity;
+  }
+  /// Makes room for keys and values of so many dimensions. 0: the cache's owner has not said how many (ShownRows).
+  virtual void reserve_dims(int key_dim, int value_dim) {
+    (void)key_dim;
+    (void)value_dim;
   }
   /// `tokens` rows were added behind `rows`; nothing is known of them yet.
   virtual void append(int rows, int tokens) {

@@ -13,7 +13,19 @@
 namespace buzz {
 
 /// The library's scores, by the numbers of saved files, two that are made of others, and yours.
-enum class ScoreKind { none, attention_sum, user, key_diversity, value_norm, recent_attention, sum, faded, own };
+enum class ScoreKind {
+  none,
+  attention_sum,
+  user,
+  key_diversity,
+  value_norm,
+  recent_attention,
+  leverage,
+  lag_kv,
+  sum,
+  faded,
+  own
+};
 
 /// How important a row is, as a value: which score, with its options. make_score() makes it one sequence's.
 struct ScoreSpec {
@@ -21,6 +33,8 @@ struct ScoreSpec {
   AttentionSumOptions attention;  ///< of attention_sum
   RecentAttentionOptions recent;  ///< of recent_attention
   DiversityOptions diversity;     ///< of key_diversity
+  RidgeOptions leverage;          ///< of leverage
+  LagOptions lag;                 ///< of lag_kv
   FadingOptions fading;           ///< of faded: a row loses some with its age
   float weight = 1;               ///< of sum: of the second, each in units of its deviation; finite
   std::vector<ScoreSpec> of;      ///< sum: two, of which one at most may be stateful; faded: one
@@ -30,8 +44,11 @@ struct ScoreSpec {
   Needs needs() const {
     Needs needs;
     needs.attention = kind == ScoreKind::attention_sum || kind == ScoreKind::recent_attention;
-    needs.keys = kind == ScoreKind::key_diversity;
-    needs.values = kind == ScoreKind::value_norm;
+    const bool of_values = leverage.of == LeverageOf::values;
+    needs.keys = kind == ScoreKind::key_diversity || kind == ScoreKind::lag_kv;
+    needs.values =
+        kind == ScoreKind::value_norm || kind == ScoreKind::lag_kv || (kind == ScoreKind::leverage && of_values);
+    needs.unrotated_keys = kind == ScoreKind::leverage && !of_values;
     for (const ScoreSpec& one : of) needs = needs | one.needs();
     return kind == ScoreKind::own ? score->needs() : needs;
   }
@@ -47,6 +64,8 @@ struct ScoreSpec {
     if (kind == ScoreKind::attention_sum) list(v, attention);
     if (kind == ScoreKind::recent_attention) list(v, recent);
     if (kind == ScoreKind::key_diversity) list(v, diversity);
+    if (kind == ScoreKind::leverage) list(v, leverage);
+    if (kind == ScoreKind::lag_kv) v.whole("lag", lag.lag, 1, (std::numeric_limits<int>::max)(), "rows of a block");
     if (kind == ScoreKind::sum)
       v.real(
           "weight", weight, [](double x) { return is_float(x); }, "finite", "of the second score");
@@ -61,6 +80,8 @@ struct ScoreSpec {
     buzz::check(attention);
     buzz::check(recent);
     buzz::check(diversity);
+    buzz::check(leverage);
+    buzz::check(lag);
     buzz::check(fading);
     if (!is_finite(weight)) fail("weight", std::to_string(weight), "finite");
   }
@@ -87,6 +108,11 @@ struct ScoreSpec {
     static const char* const means[] = {"all", "middle"};
     v.choice("unlike", o.unlike, measures, "the measure of unlikeness");
     v.choice("mean_over", o.mean_over, means, "the rows whose mean it is from");
+  }
+  static void list(OptionVisitor& v, RidgeOptions& o) {
+    static const char* const rows[] = {"keys", "values"};
+    v.choice("of", o.of, rows, "the rows: keys before their rotation, or values");
+    v.real("ridge", o.ridge, is_ridge, "1e-6 to 1e6", "of the mean square, added to each: how little is noise");
   }
   static bool is_float(double x) {
     return is_finite(x) && x >= -static_cast<double>((std::numeric_limits<float>::max)()) &&
@@ -118,6 +144,18 @@ inline ScoreSpec key_diversity(const DiversityOptions& o = {}) {
 inline ScoreSpec value_norm() {
   ScoreSpec s;
   s.kind = ScoreKind::value_norm;
+  return s;
+}
+inline ScoreSpec leverage_score(const RidgeOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::leverage;
+  s.leverage = o;
+  return s;
+}
+inline ScoreSpec lag_score(const LagOptions& o = {}) {
+  ScoreSpec s;
+  s.kind = ScoreKind::lag_kv;
+  s.lag = o;
   return s;
 }
 inline ScoreSpec user_score() {

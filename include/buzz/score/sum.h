@@ -40,6 +40,10 @@ class Sum final : public Wrapped {
     other_->reserve(kv_heads, capacity);
     room_.assign(static_cast<std::size_t>(capacity), 0);
   }
+  void reserve_dims(int key_dim, int value_dim) override {
+    inner_->reserve_dims(key_dim, value_dim);
+    other_->reserve_dims(key_dim, value_dim);
+  }
   void append(int rows, int tokens) override {
     inner_->append(rows, tokens);
     other_->append(rows, tokens);

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "buzz/finite.h"
+#include "buzz/score/kinds.h"
+#include "buzz/score/score.h"
+
+namespace buzz {
+
+/// Score: how widely a row's numbers spread once the rows after it are the measure (LagKV, arXiv 2504.04704). Rows
+/// behind the sink are cut into blocks of `lag`. The next `lag` rows, where fewer are left the newest so many, have a
+/// minimum and a maximum in each dimension; a block's rows are scaled by them to what lies between 0 and 1, by 0 where
+/// both are the same. Deviations over a row's dimensions go through a softmax over the block. The importance is what
+/// that gives to the key and to the value, both as stored. It needs no attention, so it works beside flash
+/// kernels. A row that is not finite has NaN and no part in the softmax; a number that is not is no minimum or maximum.
+class LagKv final : public Score {
+ public:
+  /// Of its options.
+  explicit LagKv(const LagOptions& o = {}) : o_(o) {}
+  Needs needs() const override { return {false, true, true}; }
+  void reserve(int, int capacity) override {
+    const std::size_t rows = static_cast<std::size_t>((std::min)(o_.lag, capacity));
+    means_.assign(rows, 0);
+    squares_.assign(rows, 0);
+  }
+  /// O(rows * (head_dim + value_dim)).
+  void importance(const Candidates& c, double* out) override {
+    const int rows = c.keys->rows(), last = c.first + c.count, lag = (std::min)(o_.lag, rows);
+    std::fill_n(out, c.count, 0.);
+    for (int first = c.first, end = 0; first < last; first = end) {
+      end = rows - first < lag ? rows : first + lag;
+      const int next = rows - end < lag ? rows - lag : end, asked = (std::min)(end, last) - first;
+      for (const FloatRows* x : {c.keys, c.values}) {
+        spread(*x, c.head, first, end, next, next + lag);
+        soften(end - first, x->dim());
+        for (int i = 0; i < asked; ++i) out[first - c.first + i] += squares_[index(i)];
+      }
+    }
+    // A float hides in which order the sums were made.
+    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
+  }
+  std::size_t bytes() const override { return (means_.size() + squares_.size()) * sizeof(double); }
+
+ private:
+  static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  /// Of each of rows [first, end): the mean of its scaled numbers, and the sum of the squares of what they are off it.
+  void spread(const FloatRows& x, int head, int first, int end, int next, int next_end) {
+    for (int d = 0, dim = x.dim(); d < dim; d += max_dims) {
+      const int n = (std::min)(max_dims, dim - d);
+      constexpr float most = (std::numeric_limits<float>::max)();
+      float low[max_dims], high[max_dims];
+      double scale[max_dims];
+      std::fill_n(low, n, most);
+      std::fill_n(high, n, -most);
+      for_each_row(x, head, next, next_end, d, n, [&](int, const float* row) {
+        for (int j = 0; j < n; ++j) {
+          if (!is_finite(row[j])) continue;
+          low[j] = (std::min)(low[j], row[j]);
+          high[j] = (std::max)(high[j], row[j]);
+        }
+      });
+      for (int j = 0; j < n; ++j)
+        scale[j] = low[j] < high[j] ? 1 / (static_cast<double>(high[j]) - static_cast<double>(low[j])) : 0;
+      for_each_row(x, head, first, end, d, n, [&](int r, const float* row) {
+        double scaled[max_dims], sum = 0, squares = 0;
+        for (int j = 0; j < n; ++j)
+          sum += scaled[j] = (static_cast<double>(row[j]) - static_cast<double>(low[j])) * scale[j];
+        const double mean = sum / n;
+        for (int j = 0; j < n; ++j) squares += (scaled[j] - mean) * (scaled[j] - mean);
+        add(r - first, d, n, mean, squares);
+      });
+    }
+  }
+  /// `n` more numbers of a row of which there were `before`.
+  void add(int row, int before, int n, double mean, double squares) {
+    double &its_mean = means_[index(row)], &its_squares = squares_[index(row)];
+    if (before == 0) its_mean = its_squares = 0;
+    const double off = mean - its_mean, part = static_cast<double>(n) / (before + n);
+    its_mean += off * part;
+    its_squares += squares + off * off * part * before;
+  }
+  /// squares_ become the softmax of `count` deviations over `dim` numbers.
+  void soften(int count, int dim) {
+    double largest = 0, total = 0;
+    for (int i = 0; i < count; ++i) {
+      double& x = squares_[index(i)];
+      x = std::sqrt(x / dim);
+      if (is_finite(x)) largest = (std::max)(largest, x);
+    }
+    for (int i = 0; i < count; ++i)
+      if (is_finite(squares_[index(i)])) total += std::exp(squares_[index(i)] - largest);
+    float nan;
+    put_nan(&nan);
+    for (int i = 0; i < count; ++i) {
+      double& x = squares_[index(i)];
+      x = is_finite(x) ? std::exp(x - largest) / total : static_cast<double>(nan);
+    }
+  }
+
+  LagOptions o_;
+  std::vector<double> means_;    // [min(lag, capacity)], of a block's rows
+  std::vector<double> squares_;  // the same; later what they add to the importance
+};
+
+}  // namespace buzz

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "buzz/float_rows.h"
+#include "buzz/rope.h"
+#include "buzz/sizes.h"
+#include "buzz/view.h"
+
+namespace buzz {
+
+/// The rows that an Evictor's owner shows to select(): what some scores have to know of them beforehand.
+struct ShownRows {
+  int head_dim = 0;   ///< of a key; 0: not said
+  int value_dim = 0;  ///< of a value; 0: as head_dim, or not said
+  Rope rope = {};     ///< how keys are rotated when they are shown; {}: they are not, so that they are as they came
+};
+
+/// Rotated keys as they came: rotated back as they are read, in float, so that each number is off by some 2^-23 of its
+/// pair's length beside what their storage has rounded.
+class UnrotatedKeys final : public FloatRows {
+ public:
+  /// All of it outlives this. positions: of the rows, [1, kv_heads, rows]; not read where positions are compact, and
+  /// a row's is its place. room: [head_dim + rotation.dims()].
+  UnrotatedKeys(const FloatRows& keys, const Rotation& rotation, const View<const std::int32_t>& positions, float* room)
+      : keys_(keys), rotation_(rotation), positions_(positions), room_(room) {}
+  int rows() const override { return keys_.rows(); }
+  int dim() const override { return keys_.dim(); }
+  /// O(rows * head_dim), the angles of each row among them.
+  Block read(int head, int first, int rows, int dim, int dims, float* room) const override {
+    const int begin = rotation_.rope().first, whole = keys_.dim();
+    if (dim >= begin + rotation_.dims() || dim + dims <= begin) return keys_.read(head, first, rows, dim, dims, room);
+    float* angles = room_ + whole;
+    for (int r = 0; r < rows; ++r) {
+      const Block key = keys_.read(head, first + r, 1, 0, whole, room_);
+      if (key.data != room_) std::copy_n(key.data, whole, room_);
+      rotation_.back(rotation_.compact() ? first + r : positions_.row(0, head)[first + r], angles);
+      rotation_.rotate(angles, room_);
+      std::copy_n(room_ + dim, dims, room + static_cast<std::ptrdiff_t>(r) * dims);
+    }
+    return {room, dims};
+  }
+
+ private:
+  const FloatRows& keys_;
+  const Rotation& rotation_;
+  View<const std::int32_t> positions_;
+  float* room_;
+};
+
+/// The way back to keys as they came, where a score wants them, with its room.
+class Unrotation {
+ public:
+  /// Errors: sizes out of 0 to 65536, or a value's alone; where such keys are wanted no size, a Rope that is none, or
+  /// keys of several positions a token.
+  Unrotation(const ShownRows& shown, bool wanted) : shown_(shown), wanted_(wanted) {
+    require_range("head_dim", shown.head_dim, wanted ? 1 : 0, most_head_dim);
+    require_range("value_dim", shown.value_dim, 0, shown.head_dim == 0 ? 0 : most_head_dim);
+    if (shown.value_dim == 0) shown_.value_dim = shown.head_dim;
+    if (!wanted) return;
+    if (shown.rope.multi_axis) fail("rope.multi_axis", "true", "false: the policy looks at keys before their rotation");
+    rotation_.emplace(shown.rope, shown.head_dim);
+    if (rotation_->dims() == 0) rotation_.reset();
+    if (rotation_) key_.assign(static_cast<std::size_t>(shown.head_dim + rotation_->dims()), 0);
+  }
+
+  /// f(the keys as they came), or f(null) where nobody wants them. Errors: rows of other sizes than were said.
+  template <class F>
+  decltype(auto) operator()(const FloatRows& keys, const FloatRows& values, const View<const std::int32_t>& positions,
+                            F&& f) {
+    if (shown_.head_dim != 0) {
+      require_equal("keys.shape[2]", keys.dim(), shown_.head_dim, "head_dim of ShownRows");
+      require_equal("values.shape[2]", values.dim(), shown_.value_dim, "value_dim of ShownRows");
+    }
+    if (!rotation_) return f(wanted_ ? &keys : nullptr);
+    const UnrotatedKeys unrotated(keys, *rotation_, positions, key_.data());
+    return f(static_cast<const FloatRows*>(&unrotated));
+  }
+  const ShownRows& shown() const { return shown_; }                  ///< as said
+  std::size_t bytes() const { return key_.size() * sizeof(float); }  ///< allocated
+
+ private:
+  ShownRows shown_;
+  bool wanted_;
+  std::optional<Rotation> rotation_;  // of keys that are shown rotated
+  std::vector<float> key_;            // [head_dim + rotation.dims()]: a key, and its angles
+};
+
+}  // namespace buzz
