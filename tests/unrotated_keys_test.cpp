@@ -174,7 +174,7 @@ TEST(UnrotatedKeys, AreRefusedWhereNobodySaidHowTheyAreRotated) {
 TEST(UnrotatedKeys, OfOtherSizesThanWereSaidAreRefused) {
   buzz::TopK::Options o;
   o.heavy = 2;
-  buzz::Evictor evictor(buzz::policy(buzz::leverage_score(), o), 1, 4, 0, ShownRows{4, 3});
+  buzz::Evictor evictor(buzz::policy(buzz::leverage_score(), o, {0, 0}), 1, 4, 0, ShownRows{4, 3});
   evictor.append(4);
   const Floats numbers(16, 1.f);
   const auto rows = [&](int dim) { return buzz::View<const float>(numbers.data(), 1, 4, dim); };
@@ -196,7 +196,7 @@ TEST(UnrotatedKeys, AreNotShownToAScoreThatDoesNotAsk) {
   };
   buzz::TopK::Options o;
   o.heavy = 2;
-  buzz::BuzzCache<float> cache({1, 1, 4, 4}, buzz::policy(std::make_unique<Plain>(), o), Rope{10000.0});
+  buzz::BuzzCache<float> cache({1, 1, 4, 4}, buzz::policy(std::make_unique<Plain>(), o, {0, 0}), Rope{10000.0});
   const Floats numbers(16, 1.f);
   cache.append(buzz::view(numbers, 4, 1, 4), buzz::view(numbers, 4, 1, 4));
   EXPECT_TRUE(cache.evict());
@@ -209,7 +209,7 @@ TEST(UnrotatedKeys, AreAskedForThroughScoresOfScores) {
   EXPECT_FALSE(spec.needs().values);
   buzz::TopK::Options o;
   o.heavy = 5;
-  buzz::BuzzCache<float> cache({1, 1, 8}, buzz::policy(spec, o), Rope{10000.0});
+  buzz::BuzzCache<float> cache({1, 1, 8}, buzz::policy(spec, o, {0, 0}), Rope{10000.0});
   const oracle::Text text;
   for (int t = 0; t < 20; ++t) oracle::feed(cache, text, 1);
   EXPECT_EQ(cache.rows(), 5);
