@@ -249,9 +249,9 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
     diverse.unlike = unlike;
     expect_no_allocation<TypeParam>(shape, {}, buzz::diverse_beehive(diverse));
   }
-  for (const char* name :
-       {"key_value_beehive", "key_diff", "key_outliers", "leverage", "leverage:of=values", "lag_kv", "tova", "snap_kv"})
+  for (const char* name : {"key_value_beehive", "key_diff", "key_outliers", "leverage", "lag_kv", "tova", "snap_kv"})
     expect_no_allocation<TypeParam>(shape, {}, buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
+  expect_no_allocation<TypeParam>(shape, {}, buzz::policy("leverage:rows=32,max_chunk=16,of=values"));
 }
 
 /// The engine owns K and V: append, observe, select, compact.

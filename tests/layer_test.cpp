@@ -87,8 +87,9 @@ Part draw_part(Random& r, int max_chunk, int max_rollback, bool sliding) {
   while (c.oracle.head_dim > 16 || c.oracle.query_heads > 4);
   c.max_chunk = max_chunk;
   c.calls = {1000};  // a full layer's capacity
-  c.oracle.threshold = std::max(c.oracle.threshold, 3);
-  c.oracle.heavy = std::max(c.oracle.heavy, 2);  // room for a pin
+  c.oracle.threshold = std::max(c.oracle.threshold, c.oracle.single_pass ? max_chunk + 3 : 3);
+  c.oracle.heavy = std::max(c.oracle.heavy, 2);
+  while (c.oracle.segments_room() < 1) ++c.oracle.threshold;  // room for a pin
   if (c.oracle.select == oracle::Select::heaviest) {
     c.top_threshold = 0;
     c.oracle.threshold = c.oracle.heavy;
