@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "buzz/policy_list.h"
 #include "oracle_twin.h"
 
 namespace {

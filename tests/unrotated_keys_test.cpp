@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "buzz/policy_list.h"
 #include "oracle_twin.h"
 
 namespace {
