@@ -209,12 +209,24 @@ TEST(UnrotatedKeys, AreAskedForThroughScoresOfScores) {
   EXPECT_TRUE(spec.needs().unrotated_keys);
   EXPECT_TRUE(spec.needs().keys);
   EXPECT_FALSE(spec.needs().values);
+  // With nothing of the other score, and nothing that fades, the same rows stay.
   buzz::TopK::Options o;
   o.heavy = 5;
-  buzz::BuzzCache<float> cache({1, 1, 8}, buzz::policy(spec, o, {0, 0}), Rope{10000.0});
-  const oracle::Text text;
-  for (int t = 0; t < 20; ++t) oracle::feed(cache, text, 1);
-  EXPECT_EQ(cache.rows(), 5);
+  for (const bool first : {true, false}) {
+    const buzz::ScoreSpec one = buzz::leverage_score(), none = buzz::no_score();
+    const buzz::ScoreSpec both = first ? buzz::sum(one, none) : buzz::sum(none, one);
+    buzz::FadingOptions fading;
+    fading.fade = 0;
+    buzz::BuzzCache<float> cache({1, 1, 8}, buzz::policy(buzz::faded(both, fading), o, {0, 0}), Rope{10000.0});
+    buzz::BuzzCache<float> alone({1, 1, 8}, buzz::policy(one, o, {0, 0}), Rope{10000.0});
+    for (int t = 0; t < 40; ++t) {
+      oracle::feed(cache, oracle::Text(), 1);
+      oracle::feed(alone, oracle::Text(), 1);
+      ASSERT_EQ(cache.rows(), alone.rows());
+      for (int r = 0; r < cache.rows(); ++r) ASSERT_EQ(cache.positions(0)[r], alone.positions(0)[r]) << t;
+    }
+    EXPECT_EQ(cache.rows(), 5);
+  }
 }
 
 }  // namespace
