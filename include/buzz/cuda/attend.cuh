@@ -117,8 +117,7 @@ struct Attend {
     }
   }
 
-  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first
-  /// is used.
+  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
   template <bool of_values>
   BUZZ_DEVICE void load(int lane, int s, int head, int r, int end, Pack<T> (&to)[unroll][packs]) const {
     BUZZ_UNROLL
