@@ -40,8 +40,8 @@ struct ObserveGiven {
 
 /// The same where a kernel has attended and gives each query's log-sum-exp of its logits, its head's sink among them,
 /// -inf or NaN: gives nothing. The probabilities are made again and held nowhere. Sixteen lanes a row, which stays in
-/// registers while the queries pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads *
-/// rows * head_dim).
+/// registers while the queries pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads
+/// * rows * head_dim).
 template <class T, int packs, bool modified>
 struct Observe {
   static constexpr int threads = 128;                   ///< of a block
