@@ -24,8 +24,8 @@ struct Side {
   Side(const Model& model, std::unique_ptr<Cache> cache)
       : config(model.config), llama(model, std::move(cache)), reader(llama) {}
 
-  int rows() const { return llama.cache().rows(0); }
-  std::size_t row_bytes() const {  // K and V of one row, all layers
+  int rows() const { return llama.cache().rows(config.layers - 1); }  // which does not slide
+  std::size_t row_bytes() const {                                     // K and V of one row, all layers
     return sizeof(float) * 2 * static_cast<std::size_t>(config.kv_heads * config.head_dim * config.layers);
   }
   std::size_t bytes() const {  // allocated, all layers
