@@ -74,6 +74,7 @@ inline std::vector<long long> split_budget(long long total, const std::vector<La
   }
   const std::vector<long long> shares = split_budget(total, others, minimum);
   std::vector<long long> parts;
+  parts.reserve(layers.size());
   auto share = shares.begin();
   for (const Layer& layer : layers) parts.push_back(layer.sliding ? layer.most_rows() : *share++);
   return parts;

@@ -167,6 +167,7 @@ class ModelCache {
   static std::vector<Layer> layers_of(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope,
                                       const AttentionOptions& attention) {
     std::vector<Layer> layers;
+    layers.reserve(policies.size());
     for (const Policy& p : policies) layers.push_back({shape, p, rope, attention});
     return layers;
   }

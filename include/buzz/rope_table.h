@@ -30,8 +30,10 @@ class RopeTable {
   void reserve_places(int rows) {
     const std::size_t size = count_of<float>("capacity * rope.dims", {rows, rotation_.dims()}), made = places_.size();
     places_.resize((std::max)(made, size));
-    for (std::size_t i = made; i < size; i += dims())
-      rotation_.angles(static_cast<double>(i / dims()), places_.data() + i);
+    for (std::size_t i = made; i < size; i += dims()) {
+      const std::size_t place = i / dims();
+      rotation_.angles(static_cast<double>(place), places_.data() + i);
+    }
   }
 
   /// out [tokens, dims] = the angles of positions [first, first + tokens). O(tokens * dims).

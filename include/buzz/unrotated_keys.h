@@ -64,7 +64,8 @@ class Unrotation {
     if (shown.rope.multi_axis) fail("rope.multi_axis", "true", "false: the policy looks at keys before their rotation");
     rotation_.emplace(shown.rope, shown.head_dim);
     if (rotation_->dims() == 0) rotation_.reset();
-    if (rotation_) key_.assign(static_cast<std::size_t>(shown.head_dim + rotation_->dims()), 0);
+    if (rotation_)
+      key_.assign(static_cast<std::size_t>(shown.head_dim) + static_cast<std::size_t>(rotation_->dims()), 0);
   }
 
   /// f(the keys as they came), or f(null) where nobody wants them. Errors: rows of other sizes than were said.
