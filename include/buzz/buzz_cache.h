@@ -277,7 +277,8 @@ class BuzzCache {
     return std::make_shared<RopeTable>(layer.rope, layer.shape.head_dim);
   }
   static Evictor evictor_of(const Layer& l) {
-    const ShownRows shown{l.shape.head_dim, l.shape.value_size(), stores_raw_keys(l) ? Rope() : l.rope};
+    ShownRows shown{l.shape.head_dim, l.shape.value_size(), l.rope};
+    if (stores_raw_keys(l)) shown.rope.keys = KeyStorage::raw;
     return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback, shown,
                    l.sliding ? l.attention.window : 0);
   }

@@ -44,7 +44,7 @@ class Evictor {
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
         unrotation_(shown, needs_.unrotated_keys),
-        score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_.shown())),
+        score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_)),
         select_(policy_.select),
         kept_(kv_heads, capacity_),
         thinner_(capacity_),
@@ -267,9 +267,9 @@ class Evictor {
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
   }
-  static AnyScore reserved(AnyScore score, int kv_heads, int capacity, const ShownRows& shown) {
+  static AnyScore reserved(AnyScore score, int kv_heads, int capacity, const Unrotation& shown) {
     score->reserve(kv_heads, capacity);
-    score->reserve_dims(shown.head_dim, shown.value_dim);
+    score->reserve_dims(shown.head_dim(), shown.value_dim());
     return score;
   }
   Score& score() { return *score_; }

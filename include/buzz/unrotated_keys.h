@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "buzz/float_rows.h"
@@ -14,9 +15,9 @@ namespace buzz {
 
 /// The rows that an Evictor's owner shows to select(): what some scores have to know of them beforehand.
 struct ShownRows {
-  int head_dim = 0;   ///< of a key; 0: not said
-  int value_dim = 0;  ///< of a value; 0: as head_dim, or not said
-  Rope rope = {};     ///< how keys are rotated when they are shown; {}: they are not, so that they are as they came
+  int head_dim = 0;   ///< of keys; 0: not said
+  int value_dim = 0;  ///< of values; 0: as head_dim, or not said
+  Rope rope = {};     ///< how they are rotated when they are shown; {}, or with KeyStorage::raw: as they came
 };
 
 /// Rotated keys as they came: rotated back as they are read, in float, so that each number is off by some 2^-23 of its
@@ -56,38 +57,41 @@ class Unrotation {
  public:
   /// Errors: sizes out of 0 to 65536, or a value's alone; where such keys are wanted no size, a Rope that is none, or
   /// keys of several positions a token.
-  Unrotation(const ShownRows& shown, bool wanted) : shown_(shown), wanted_(wanted) {
-    require_range("head_dim", shown.head_dim, wanted ? 1 : 0, most_head_dim);
-    require_range("value_dim", shown.value_dim, 0, shown.head_dim == 0 ? 0 : most_head_dim);
-    if (shown.value_dim == 0) shown_.value_dim = shown.head_dim;
+  Unrotation(const ShownRows& shown, bool wanted)
+      : head_dim_(shown.head_dim),
+        value_dim_(shown.value_dim == 0 ? shown.head_dim : shown.value_dim),
+        wanted_(wanted) {
+    require_range("head_dim", head_dim_, wanted ? 1 : 0, most_head_dim);
+    require_range("value_dim", shown.value_dim, 0, head_dim_ == 0 ? 0 : most_head_dim);
     if (!wanted) return;
     if (shown.rope.multi_axis) fail("rope.multi_axis", "true", "false: the policy looks at keys before their rotation");
-    rotation_.emplace(shown.rope, shown.head_dim);
-    if (rotation_->dims() == 0) rotation_.reset();
-    if (rotation_)
-      key_.assign(static_cast<std::size_t>(shown.head_dim) + static_cast<std::size_t>(rotation_->dims()), 0);
+    std::unique_ptr<Rotation> rotation(new Rotation(shown.rope, head_dim_));
+    if (rotation->dims() == 0 || shown.rope.keys == KeyStorage::raw) return;
+    key_.resize(static_cast<std::size_t>(head_dim_) + static_cast<std::size_t>(rotation->dims()));
+    rotation_ = std::move(rotation);
   }
 
   /// f(the keys as they came), or f(null) where nobody wants them. Errors: rows of other sizes than were said.
   template <class F>
   decltype(auto) operator()(const FloatRows& keys, const FloatRows& values, const View<const std::int32_t>& positions,
                             F&& f) {
-    if (shown_.head_dim != 0) {
-      require_equal("keys.shape[2]", keys.dim(), shown_.head_dim, "head_dim of ShownRows");
-      require_equal("values.shape[2]", values.dim(), shown_.value_dim, "value_dim of ShownRows");
+    if (head_dim_ != 0) {
+      require_equal("keys.shape[2]", keys.dim(), head_dim_, "head_dim of ShownRows");
+      require_equal("values.shape[2]", values.dim(), value_dim_, "value_dim of ShownRows");
     }
     if (!rotation_) return f(wanted_ ? &keys : nullptr);
     const UnrotatedKeys unrotated(keys, *rotation_, positions, key_.data());
     return f(static_cast<const FloatRows*>(&unrotated));
   }
-  const ShownRows& shown() const { return shown_; }                  ///< as said
+  int head_dim() const { return head_dim_; }                         ///< of a key; 0: not said
+  int value_dim() const { return value_dim_; }                       ///< of a value; 0: not said
   std::size_t bytes() const { return key_.size() * sizeof(float); }  ///< allocated
 
  private:
-  ShownRows shown_;
+  int head_dim_, value_dim_;
   bool wanted_;
-  std::optional<Rotation> rotation_;  // of keys that are shown rotated
-  std::vector<float> key_;            // [head_dim + rotation.dims()]: a key, and its angles
+  std::shared_ptr<const Rotation> rotation_;  // of keys that are shown rotated; forks have the same
+  std::vector<float> key_;                    // [head_dim + rotation.dims()]: a key, and its angles
 };
 
 }  // namespace buzz

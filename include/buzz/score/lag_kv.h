@@ -22,11 +22,7 @@ class LagKv final : public Score {
   /// Of its options.
   explicit LagKv(const LagOptions& o = {}) : o_(o) {}
   Needs needs() const override { return {false, true, true}; }
-  void reserve(int, int capacity) override {
-    const std::size_t rows = static_cast<std::size_t>((std::min)(o_.lag, capacity));
-    means_.assign(rows, 0);
-    squares_.assign(rows, 0);
-  }
+  void reserve(int, int capacity) override { room_.assign(2 * index((std::min)(o_.lag, capacity)), 0); }
   /// O(rows * (head_dim + value_dim)).
   void importance(const Candidates& c, double* out) override {
     const int rows = c.keys->rows(), last = c.first + c.count, lag = (std::min)(o_.lag, rows);
@@ -37,16 +33,19 @@ class LagKv final : public Score {
       for (const FloatRows* x : {c.keys, c.values}) {
         spread(*x, c.head, first, end, next, next + lag);
         soften(end - first, x->dim());
-        for (int i = 0; i < asked; ++i) out[first - c.first + i] += squares_[index(i)];
+        for (int i = 0; i < asked; ++i) out[first - c.first + i] += squares()[i];
       }
     }
     // A float hides in which order the sums were made.
     for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
   }
-  std::size_t bytes() const override { return (means_.size() + squares_.size()) * sizeof(double); }
+  std::size_t bytes() const override { return room_.size() * sizeof(double); }
 
  private:
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  /// Of a block's rows.
+  double* means() { return room_.data(); }
+  double* squares() { return room_.data() + room_.size() / 2; }  // later what they add to the importance
   /// Of each of rows [first, end): the mean of its scaled numbers, and the sum of the squares of what they are off it.
   void spread(const FloatRows& x, int head, int first, int end, int next, int next_end) {
     for (int d = 0, dim = x.dim(); d < dim; d += max_dims) {
@@ -66,44 +65,43 @@ class LagKv final : public Score {
       for (int j = 0; j < n; ++j)
         scale[j] = low[j] < high[j] ? 1 / (static_cast<double>(high[j]) - static_cast<double>(low[j])) : 0;
       for_each_row(x, head, first, end, d, n, [&](int r, const float* row) {
-        double scaled[max_dims], sum = 0, squares = 0;
+        double scaled[max_dims], sum = 0, off = 0;
         for (int j = 0; j < n; ++j)
           sum += scaled[j] = (static_cast<double>(row[j]) - static_cast<double>(low[j])) * scale[j];
         const double mean = sum / n;
-        for (int j = 0; j < n; ++j) squares += (scaled[j] - mean) * (scaled[j] - mean);
-        add(r - first, d, n, mean, squares);
+        for (int j = 0; j < n; ++j) off += (scaled[j] - mean) * (scaled[j] - mean);
+        add(r - first, d, n, mean, off);
       });
     }
   }
   /// `n` more numbers of a row of which there were `before`.
-  void add(int row, int before, int n, double mean, double squares) {
-    double &its_mean = means_[index(row)], &its_squares = squares_[index(row)];
+  void add(int row, int before, int n, double mean, double off_it) {
+    double &its_mean = means()[row], &its_squares = squares()[row];
     if (before == 0) its_mean = its_squares = 0;
     const double off = mean - its_mean, part = static_cast<double>(n) / (before + n);
     its_mean += off * part;
-    its_squares += squares + off * off * part * before;
+    its_squares += off_it + off * off * part * before;
   }
-  /// squares_ become the softmax of `count` deviations over `dim` numbers.
+  /// squares() become the softmax of `count` deviations over `dim` numbers.
   void soften(int count, int dim) {
     double largest = 0, total = 0;
     for (int i = 0; i < count; ++i) {
-      double& x = squares_[index(i)];
+      double& x = squares()[i];
       x = std::sqrt(x / dim);
       if (is_finite(x)) largest = (std::max)(largest, x);
     }
     for (int i = 0; i < count; ++i)
-      if (is_finite(squares_[index(i)])) total += std::exp(squares_[index(i)] - largest);
+      if (is_finite(squares()[i])) total += std::exp(squares()[i] - largest);
     float nan;
     put_nan(&nan);
     for (int i = 0; i < count; ++i) {
-      double& x = squares_[index(i)];
+      double& x = squares()[i];
       x = is_finite(x) ? std::exp(x - largest) / total : static_cast<double>(nan);
     }
   }
 
   LagOptions o_;
-  std::vector<double> means_;    // [min(lag, capacity)], of a block's rows
-  std::vector<double> squares_;  // the same; later what they add to the importance
+  std::vector<double> room_;  // [2, min(lag, capacity)]
 };
 
 }  // namespace buzz

@@ -29,8 +29,7 @@ class Leverage final : public Score {
   void reserve_dims(int key_dim, int value_dim) override {
     dim_ = o_.of == LeverageOf::keys ? key_dim : value_dim;
     if (dim_ == 0) fail("head_dim", 0, "that of the rows that are shown (ShownRows): leverage has to know it");
-    factor_.assign(count_of<double>("head_dim * head_dim", {dim_, dim_ + 1}) / 2, 0);
-    room_.assign(3 * static_cast<std::size_t>(dim_), 0);
+    room_.assign(count_of<double>("head_dim * head_dim", {dim_, dim_ + 7}) / 2, 0);
   }
   /// O(rows * head_dim^2 + head_dim^3).
   void importance(const Candidates& c, double* out) override {
@@ -46,13 +45,12 @@ class Leverage final : public Score {
       out[i] = static_cast<double>(leverage);
     }
   }
-  std::size_t bytes() const override { return (factor_.size() + room_.size()) * sizeof(double); }
+  std::size_t bytes() const override { return room_.size() * sizeof(double); }
 
  private:
   /// Makes X'X of the rows and their mean, less the first finite row: it lies among the others, so that what is taken
   /// away in the end is no more than `rows` times what stays. Returns lambda.
   double add_up(const FloatRows& rows, int head) {
-    std::fill(factor_.begin(), factor_.end(), 0.);
     std::fill(room_.begin(), room_.end(), 0.);
     int count = 0;
     for (int r = 0; r < rows.rows(); ++r) {
@@ -104,15 +102,14 @@ class Leverage final : public Score {
     }
     return is_finite(squares);
   }
-  double* line(int d) { return factor_.data() + static_cast<std::ptrdiff_t>(d) * (d + 1) / 2; }
+  double* line(int d) { return room_.data() + 3 * dim_ + static_cast<std::ptrdiff_t>(d) * (d + 1) / 2; }
   double* row() { return room_.data(); }
   double* mean() { return room_.data() + dim_; }        // less the first row
   double* origin() { return room_.data() + 2 * dim_; }  // the first row, later the mean
 
   RidgeOptions o_;
   int dim_ = 0;
-  std::vector<double> factor_;  // a triangle: line d has d + 1 numbers
-  std::vector<double> room_;    // [3, dim]
+  std::vector<double> room_;  // three rows, then a triangle, whose line d has d + 1 numbers
 };
 
 }  // namespace buzz
