@@ -12,7 +12,7 @@
 namespace {
 
 using Floats = std::vector<float>;
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 
 /// What the score says of rows [first, first + count) of one head; keys [rows, dim], values [rows, value_dim].
 std::vector<double> scored(const Floats& keys, const Floats& values, int rows, int lag, int first, int count) {
@@ -80,7 +80,8 @@ TEST(LagKv, IsTheOraclesInAnyShapeAndScale) {
     const auto numbers = [&](int dim) {
       Floats x(static_cast<std::size_t>(n * dim));
       for (float& f : x) f = scale * random.real();
-      for (int bad = random.in(-3, 2); bad > 0; --bad) x[static_cast<std::size_t>(random.in(0, n * dim - 1))] = kNan;
+      for (int bad = random.in(-3, 2); bad > 0; --bad)
+        x[static_cast<std::size_t>(random.in(0, n * dim - 1))] = random.of({kNan, kInf, -kInf});
       return x;
     };
     const Floats keys = numbers(i % 50 == 0 ? 300 : random.in(1, 20)), values = numbers(random.in(1, 20));
