@@ -429,7 +429,7 @@ TEST(Extremes, OfSumsAtEachPlace) {
 }
 
 TEST(Extremes, OfOneQuerysProbabilitiesInAnyHead) {
-  for (const std::size_t bad : {0, 5, 6, 11}) {  // four query heads of three rows, over two KV heads
+  for (const std::size_t bad : {0u, 5u, 6u, 11u}) {  // four query heads of three rows, over two KV heads
     typed::HeavyHitter p(typed::HeavyHitter::Options::for_rows(24, 3), 2, 3);
     p.append(3);
     std::vector<float> sums(12, 0.25f);

@@ -18,13 +18,22 @@ struct AttentionBlock {
   static constexpr int most_queries = 64, tile_rows = 32, many_queries = 16;
   /// @}
 
-  int head, group, first, tokens, total;  ///< total: the call's tokens
-  int m, rows;                            ///< one past the last row that the last of them sees
-  int window, first_row;                  ///< how many each sees at most; a tile's first, that the first of them sees
-  std::ptrdiff_t stride;                  ///< of p
-  float *queries, *result, *p;            ///< [m, max(D, tile_rows)], [m, V], [m, rows]
-  float *tile, *turned;                   ///< [tile_rows, max(D, V)], [D, tile_rows] where m may be many
-  float* norms;                           ///< [m]: what a query's terms in p are to be multiplied by
+  int head;               ///< the KV head
+  int group;              ///< query heads of a KV head
+  int first;              ///< its first token, of the call's
+  int tokens;             ///< how many tokens it has
+  int total;              ///< how many the call has
+  int m;                  ///< query rows
+  int rows;               ///< one past the last row that the last of them sees
+  int window;             ///< how many rows each sees at most
+  int first_row;          ///< a tile's first, that the first of them sees
+  std::ptrdiff_t stride;  ///< of p
+  float* queries;         ///< [m, max(D, tile_rows)]
+  float* result;          ///< [m, V]
+  float* p;               ///< [m, rows]
+  float* tile;            ///< [tile_rows, max(D, V)]
+  float* turned;          ///< [D, tile_rows] where m may be many
+  float* norms;           ///< [m]: what a query's terms in p are to be multiplied by
 
   int token(int i) const { return first + i / group; }                                       ///< of row i
   int query_head(int i) const { return head * group + i % group; }                           ///< of row i

@@ -28,12 +28,12 @@ std::uint32_t doubts(const float* values) {
 /// not_finite: that is let pass. Returns whether all are from 0 to 2^64, and none is -0. O(count).
 template <class Family = InvalidArgument>
 bool require_attention_sums(const char* field, const float* values, int count, bool not_finite = false) {
-  constexpr int large = 128, small = 64;
+  constexpr int wide = 128, narrow = 64;
   std::uint32_t any = 0;
   int i = 0;
-  for (; count - i >= large; i += large) any |= doubts<large>(values + i);
-  if (count >= small)
-    for (; i < count; i += small) any |= doubts<small>(values + (std::min)(i, count - small));  // some twice
+  for (; count - i >= wide; i += wide) any |= doubts<wide>(values + i);
+  if (count >= narrow)
+    for (; i < count; i += narrow) any |= doubts<narrow>(values + (std::min)(i, count - narrow));  // some twice
   for (; i < count; ++i) any |= doubt(bits_of(values[i]));
   if (any >> 31 == 0) return true;
   for (i = 0; i < count; ++i)

@@ -29,16 +29,16 @@ enum class ScoreKind {
 
 /// How important a row is, as a value: which score, with its options. make_score() makes it one sequence's.
 struct ScoreSpec {
-  ScoreKind kind = ScoreKind::none;
-  AttentionSumOptions attention;  ///< of attention_sum
-  RecentAttentionOptions recent;  ///< of recent_attention
-  DiversityOptions diversity;     ///< of key_diversity
-  RidgeOptions leverage;          ///< of leverage
-  LagOptions lag;                 ///< of lag_kv
-  FadingOptions fading;           ///< of faded: a row loses some with its age
-  float weight = 1;               ///< of sum: of the second, each in units of its deviation; finite
-  std::vector<ScoreSpec> of;      ///< sum: two, of which one at most may be stateful; faded: one
-  AnyScore score;                 ///< own
+  ScoreKind kind = ScoreKind::none;  ///< which
+  AttentionSumOptions attention;     ///< of attention_sum
+  RecentAttentionOptions recent;     ///< of recent_attention
+  DiversityOptions diversity;        ///< of key_diversity
+  RidgeOptions leverage;             ///< of leverage
+  LagOptions lag;                    ///< of lag_kv
+  FadingOptions fading;              ///< of faded: a row loses some with its age
+  float weight = 1;                  ///< of sum: of the second, each in units of its deviation; finite
+  std::vector<ScoreSpec> of;         ///< sum: two, of which one at most may be stateful; faded: one
+  AnyScore score;                    ///< own
 
   /// What it has to see.
   Needs needs() const {
