@@ -88,7 +88,7 @@ inline DoublePacket load_doubles(const float* from) {
 /// The first n <= packet_size values, then zeros.
 template <class T>
 EIGEN_ALWAYS_INLINE Packet load_up_to(const T* from, int n) {
-  if (n == packet_size) return load(from);
+  if (packet_size == 1 || n == packet_size) return load(from);
   T padded[packet_size] = {};
   std::memcpy(static_cast<void*>(padded), from, sizeof(T) * static_cast<std::size_t>(n));
   return load(static_cast<const T*>(padded));
