@@ -88,9 +88,10 @@ inline DoublePacket load_doubles(const float* from) {
 /// The first n <= packet_size values, then zeros.
 template <class T>
 EIGEN_ALWAYS_INLINE Packet load_up_to(const T* from, int n) {
-  if (packet_size == 1 || n == packet_size) return load(from);
+  if (n == packet_size) return load(from);
   T padded[packet_size] = {};
-  std::memcpy(static_cast<void*>(padded), from, sizeof(T) * static_cast<std::size_t>(n));
+  const auto less = static_cast<std::size_t>(n & (packet_size - 1));  // n, and gcc knows that it is not negative
+  std::memcpy(static_cast<void*>(padded), from, sizeof(T) * less);
   return load(static_cast<const T*>(padded));
 }
 
