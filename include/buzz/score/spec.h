@@ -122,66 +122,47 @@ struct ScoreSpec {
 
 /// The scores, as values. Yours: a class derived from Score that can be copied.
 /// @{
-inline ScoreSpec no_score() { return {}; }
-inline ScoreSpec attention_sum(const AttentionSumOptions& o = {}) {
+inline ScoreSpec score_of(ScoreKind kind) {
   ScoreSpec s;
-  s.kind = ScoreKind::attention_sum;
-  s.attention = o;
+  s.kind = kind;
   return s;
+}
+template <class Options>
+ScoreSpec score_of(ScoreKind kind, Options ScoreSpec::*options, const Options& o) {
+  ScoreSpec s = score_of(kind);
+  s.*options = o;
+  return s;
+}
+inline ScoreSpec no_score() { return score_of(ScoreKind::none); }
+inline ScoreSpec user_score() { return score_of(ScoreKind::user); }
+inline ScoreSpec value_norm() { return score_of(ScoreKind::value_norm); }
+inline ScoreSpec attention_sum(const AttentionSumOptions& o = {}) {
+  return score_of(ScoreKind::attention_sum, &ScoreSpec::attention, o);
 }
 inline ScoreSpec recent_attention(const RecentAttentionOptions& o = {}) {
-  ScoreSpec s;
-  s.kind = ScoreKind::recent_attention;
-  s.recent = o;
-  return s;
+  return score_of(ScoreKind::recent_attention, &ScoreSpec::recent, o);
 }
 inline ScoreSpec key_diversity(const DiversityOptions& o = {}) {
-  ScoreSpec s;
-  s.kind = ScoreKind::key_diversity;
-  s.diversity = o;
-  return s;
-}
-inline ScoreSpec value_norm() {
-  ScoreSpec s;
-  s.kind = ScoreKind::value_norm;
-  return s;
+  return score_of(ScoreKind::key_diversity, &ScoreSpec::diversity, o);
 }
 inline ScoreSpec leverage_score(const RidgeOptions& o = {}) {
-  ScoreSpec s;
-  s.kind = ScoreKind::leverage;
-  s.leverage = o;
-  return s;
+  return score_of(ScoreKind::leverage, &ScoreSpec::leverage, o);
 }
-inline ScoreSpec lag_score(const LagOptions& o = {}) {
-  ScoreSpec s;
-  s.kind = ScoreKind::lag_kv;
-  s.lag = o;
-  return s;
-}
-inline ScoreSpec user_score() {
-  ScoreSpec s;
-  s.kind = ScoreKind::user;
-  return s;
-}
+inline ScoreSpec lag_score(const LagOptions& o = {}) { return score_of(ScoreKind::lag_kv, &ScoreSpec::lag, o); }
 inline ScoreSpec sum(ScoreSpec a, ScoreSpec b, float weight = 1) {
-  ScoreSpec s;
-  s.kind = ScoreKind::sum;
-  s.weight = weight;
+  ScoreSpec s = score_of(ScoreKind::sum, &ScoreSpec::weight, weight);
   s.of.push_back(std::move(a));
   s.of.push_back(std::move(b));
   return s;
 }
 inline ScoreSpec faded(ScoreSpec score, const FadingOptions& o = {}) {
-  ScoreSpec s;
-  s.kind = ScoreKind::faded;
-  s.fading = o;
+  ScoreSpec s = score_of(ScoreKind::faded, &ScoreSpec::fading, o);
   s.of.push_back(std::move(score));
   return s;
 }
 template <class S>
 ScoreSpec own_score(std::unique_ptr<S> score) {
-  ScoreSpec s;
-  s.kind = ScoreKind::own;
+  ScoreSpec s = score_of(ScoreKind::own);
   s.score = AnyScore(std::move(score));
   return s;
 }

@@ -16,10 +16,14 @@ class Selection {
   /// One of the four.
   enum class Kind { segments, top_k, none, all };
 
-  Selection(const Segments::Options& o) : kind_(Kind::segments), segments_(o) {}  ///< the beehive NOLINT: says what
-  Selection(const TopK::Options& o) : kind_(Kind::top_k), top_k_(o) {}            ///< the best of all NOLINT
-  Selection(const KeepNone::Options& o) : kind_(Kind::none), none_(o) {}          ///< none NOLINT
-  Selection(const KeepAll::Options& o) : kind_(Kind::all), all_(o) {}             ///< all NOLINT
+  /// The beehive's.
+  Selection(const Segments::Options& o) : kind_(Kind::segments), segments_(o) {}  // NOLINT: options say what is meant
+  /// The top k's.
+  Selection(const TopK::Options& o) : kind_(Kind::top_k), top_k_(o) {}  // NOLINT
+  /// None's.
+  Selection(const KeepNone::Options& o) : kind_(Kind::none), none_(o) {}  // NOLINT
+  /// All's.
+  Selection(const KeepAll::Options& o) : kind_(Kind::all), all_(o) {}  // NOLINT
 
  private:
   template <class Select>
@@ -27,19 +31,19 @@ class Selection {
     using type = Select;
   };
   /// f(what Of names, its options).
-  template <class F>
-  auto visit(F&& f) const {
-    switch (kind_) {
+  template <class Self, class F>
+  static auto visit(Self& self, F&& f) {
+    switch (self.kind_) {
       case Kind::segments:
-        return f(Of<Segments>(), segments_);
+        return f(Of<Segments>(), self.segments_);
       case Kind::top_k:
-        return f(Of<TopK>(), top_k_);
+        return f(Of<TopK>(), self.top_k_);
       case Kind::none:
-        return f(Of<KeepNone>(), none_);
+        return f(Of<KeepNone>(), self.none_);
       case Kind::all:
         break;
     }
-    return f(Of<KeepAll>(), all_);
+    return f(Of<KeepAll>(), self.all_);
   }
 
  public:
@@ -56,37 +60,30 @@ class Selection {
 
   /// Its options, in the order of saved files.
   void options(OptionVisitor& v) {
-    switch (kind_) {
-      case Kind::segments:
-        return list(v, segments_);
-      case Kind::top_k:
-        return list(v, top_k_);
-      case Kind::none:
-        return list(v, none_);
-      case Kind::all:
-        return list(v, all_);
-    }
+    visit(*this, [&](auto, auto& o) { list(v, o); });
   }
   /// Errors: an option out of its range, or those that do not go together.
   void check() const {
-    visit([](auto select, const auto& o) { decltype(select)::type::check(o); });
+    visit(*this, [](auto select, const auto& o) { decltype(select)::type::check(o); });
   }
   /// In saved files.
   int code() const {
-    return visit([](auto select, const auto&) { return decltype(select)::type::code; });
+    return visit(*this, [](auto select, const auto&) { return decltype(select)::type::code; });
   }
   /// Most rows between sink and window, a call of max_chunk tokens included.
   long long bound(const Protect& protect, int max_chunk) const {
     return visit(
-        [&](auto select, const auto& o) { return decltype(select)::type::bound(with(protect, o), max_chunk); });
+        *this, [&](auto select, const auto& o) { return decltype(select)::type::bound(with(protect, o), max_chunk); });
   }
   /// Most rows between sink and window that may be pinned.
   int room(const Protect& protect, int max_chunk) const {
-    return visit([&](auto select, const auto& o) { return decltype(select)::type::room(with(protect, o), max_chunk); });
+    return visit(*this,
+                 [&](auto select, const auto& o) { return decltype(select)::type::room(with(protect, o), max_chunk); });
   }
   /// Most evictions that move one row; few_moves + 1: any number above few_moves.
   int most_moves(int window, int max_chunk) const {
-    return visit([&](auto select, const auto& o) { return decltype(select)::type::most_moves(o, window, max_chunk); });
+    return visit(*this,
+                 [&](auto select, const auto& o) { return decltype(select)::type::most_moves(o, window, max_chunk); });
   }
 
  private:
