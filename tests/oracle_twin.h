@@ -77,31 +77,40 @@ class Text {
   float amplitude_;
 };
 
+/// The next n tokens of a text for a cache, and room for their outputs.
+struct NextTokens {
+  template <class C>
+  NextTokens(const C& cache, const Text& text, int count)
+      : shape(cache.shape()),
+        n(count),
+        queries(text.queries(cache.next_position(), n, shape.query_heads, shape.head_dim)),
+        keys(text.keys(cache.next_position(), n, shape.kv_heads, shape.head_dim)),
+        values(text.values(cache.next_position(), n, shape.kv_heads, shape.value_size())),
+        outputs(static_cast<std::size_t>(n * shape.query_heads * shape.value_size())) {}
+  auto q() const { return buzz::view(queries, n, shape.query_heads, shape.head_dim); }
+  auto k() const { return buzz::view(keys, n, shape.kv_heads, shape.head_dim); }
+  auto v() const { return value_view(values, n, shape); }
+  auto out() { return buzz::view(outputs, n, shape.query_heads, shape.value_size()); }
+
+  buzz::Shape shape;
+  int n;
+  std::vector<float> queries, keys, values, outputs;
+};
+
 /// Feeds the next n tokens of a text to a cache, in one call; returns its outputs.
 template <class C>
 std::vector<float> feed(C& cache, const Text& text, int n, buzz::Executor run = {}) {
-  const buzz::Shape& s = cache.shape();
-  const int first = cache.next_position();
-  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
-  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.value_size());
-  std::vector<float> out(static_cast<std::size_t>(n * s.query_heads * s.value_size()));
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(k, n, s.kv_heads, s.head_dim),
-               value_view(v, n, s), buzz::view(out, n, s.query_heads, s.value_size()), run);
-  return out;
+  NextTokens next(cache, text, n);
+  cache.attend(next.q(), next.k(), next.v(), next.out(), run);
+  return std::move(next.outputs);
 }
 
 /// The first two steps of a call of n tokens.
 template <class C>
 void append_and_attend(C& cache, int n, const Text& text = Text()) {
-  const buzz::Shape& s = cache.shape();
-  const int first = cache.next_position();
-  const std::vector<float> q = text.queries(first, n, s.query_heads, s.head_dim);
-  const std::vector<float> k = text.keys(first, n, s.kv_heads, s.head_dim);
-  const std::vector<float> v = text.values(first, n, s.kv_heads, s.value_size());
-  std::vector<float> out(static_cast<std::size_t>(n * s.query_heads * s.value_size()));
-  cache.append(buzz::view(k, n, s.kv_heads, s.head_dim), value_view(v, n, s));
-  cache.attend(buzz::view(q, n, s.query_heads, s.head_dim), buzz::view(out, n, s.query_heads, s.value_size()));
+  NextTokens next(cache, text, n);
+  cache.append(next.k(), next.v());
+  cache.attend(next.q(), next.out());
 }
 
 /// All that a cache is, as bytes.
