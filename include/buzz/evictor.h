@@ -8,6 +8,7 @@
 #include "buzz/archive.h"
 #include "buzz/pins.h"
 #include "buzz/policy.h"
+#include "buzz/row_positions.h"
 #include "buzz/rows.h"
 #include "buzz/score/column_sums.h"
 #include "buzz/score/make_score.h"
@@ -49,7 +50,7 @@ class Evictor {
         kept_(kv_heads, capacity_),
         thinner_(capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),
-        positions_(count_of<std::int32_t>("kv_heads * capacity", {kv_heads, capacity_})),
+        positions_(kv_heads, capacity_),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
         shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
 
@@ -63,8 +64,7 @@ class Evictor {
   /// CacheFull: more rows than capacity(), or no positions left. O(kv_heads * tokens).
   void append(int tokens) {
     check_append(tokens);
-    for (int t = 0; t < tokens; ++t)
-      for (int h = 0; h < heads_; ++h) position_row(h)[rows_ + t] = next_ + t;
+    positions_.append(rows_, tokens, next_);
     score().append(rows_, tokens);
     rows_ += tokens;
     next_ += tokens;
@@ -164,7 +164,7 @@ class Evictor {
   /// Refuses what pin() would refuse, and changes nothing.
   void check_pin(int first, int count) const {
     check_range(first, count);
-    require_held<InvalidArgument>(first, count);
+    positions_.require_held<InvalidArgument>(rows_, next_, first, count);
     const int sink = policy_.protect.sink;
     require_room("pinned rows", pins_.with(first, count).count_from(sink), Pins().with(first, count).count_from(sink),
                  room());
@@ -210,10 +210,10 @@ class Evictor {
   /// Each row's position, ascending, [rows]. Errors: no such head.
   Span<const std::int32_t> positions(int head) const {
     require_range("head", head, 0, heads_ - 1);
-    return {position_row(head), rows_};
+    return {positions_.row(head), rows_};
   }
   /// Of all heads: [1, kv_heads, rows].
-  View<const std::int32_t> positions() const { return {position_row(0), 1, heads_, rows_, 0, capacity_}; }
+  View<const std::int32_t> positions() const { return positions_.view(rows_); }
   /// The score of each row, [rows], empty where the score has none to show. Errors: no such head.
   Span<const double> scores(int head) const {
     require_range("head", head, 0, heads_ - 1);
@@ -222,8 +222,8 @@ class Evictor {
   }
   /// Bytes allocated.
   std::size_t bytes() const {
-    return score_->bytes() + kept_.bytes() + thinner_.bytes() + positions_.size() * sizeof(std::int32_t) +
-           undo_.bytes() + unrotation_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
+    return score_->bytes() + kept_.bytes() + thinner_.bytes() + positions_.bytes() + undo_.bytes() +
+           unrotation_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
   }
 
   /// As newly made.
@@ -249,14 +249,8 @@ class Evictor {
     a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
     const std::size_t rows = static_cast<std::size_t>(self.rows_);
     for (int h = 0; h < self.heads_; ++h) {
-      a.array(self.position_row(h), rows);
-      for (int i = 0; i < self.score().states(); ++i) {
-        const RowNumbers numbers = self.score().state(i, h);
-        if (numbers.size == sizeof(double))
-          a.sums(static_cast<double*>(numbers.data), rows);
-        else
-          a.array(static_cast<float*>(numbers.data), rows);
-      }
+      a.array(self.positions_.row(h), rows);
+      for (int i = 0; i < self.score().states(); ++i) self.score().state(i, h).archive(a, rows);
     }
     Pins::archive(self.pins_, a);
     self.loaded(a);
@@ -280,12 +274,9 @@ class Evictor {
 
   void loaded(Writer&) const {}
   void loaded(Reader&) {
-    for (int h = 0; h < heads_; ++h)
-      for (int r = 0; r < rows_; ++r)
-        require_range<FileError>("positions", position_row(h)[r], r == 0 ? 0 : position_row(h)[r - 1] + 1LL,
-                                 next_ - 1LL);
+    positions_.require_ascending(rows_, next_);
     require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
-    for (const Pins::Range& r : pins_.ranges()) require_held<FileError>(r.first, r.count);
+    for (const Pins::Range& r : pins_.ranges()) positions_.require_held<FileError>(rows_, next_, r.first, r.count);
     for (int i = 0; needs_.attention && i < score().states(); ++i)
       for (int h = 0; h < heads_; ++h) score().state(i, h).require_attention_sums("scores", rows_);
     observed_ = next_;
@@ -295,20 +286,6 @@ class Evictor {
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
     require_range("count", count, 0, (std::numeric_limits<std::int32_t>::max)() - static_cast<long long>(first));
-  }
-
-  /// Refuses positions of which a head has evicted one.
-  template <class Family>
-  void require_held(int first, int count) const {
-    for (int h = 0; h < heads_; ++h) {
-      const Span<const std::int32_t> held = positions(h);
-      const auto at = std::lower_bound(held.begin(), held.end(), first);
-      const long long there = std::lower_bound(at, held.end(), first + count) - at;
-      const long long ahead = (std::max)(0, first + count - (std::max)(first, next_));
-      if (there + ahead < count)
-        fail<Family>("pin", "positions " + std::to_string(first) + " to " + std::to_string(first + count - 1),
-                     "positions that no head has evicted");
-    }
   }
 
   /// Slice s of `slices`; the last ones are the newest tokens'.
@@ -334,12 +311,12 @@ class Evictor {
       importance(h, r, keys, values, unrotated);
       std::int32_t* kept = kept_.list(h);
       std::iota(kept, kept + r.sink, 0);
-      middle = thinner_(select_, r, pins_, position_row(h) + r.sink, kept + r.sink, &forgotten);
+      middle = thinner_(select_, r, pins_, positions_.row(h) + r.sink, kept + r.sink, &forgotten);
       for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
       std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
     }
     kept_.begin(rows_, r.sink + middle + r.window);
-    for (int h = 0; h < heads_; ++h) compact(kept_, h, View<std::int32_t>(position_row(h), 1, rows_, 1));
+    positions_.compact(kept_);
     score().keep(kept_);
     if (forgotten >= 0) score().forget(r.sink + forgotten);
     rows_ = kept_.size();
@@ -354,7 +331,7 @@ class Evictor {
   void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values,
                   const FloatRows* unrotated) {
     const auto ask = [&](int h, double* out) {
-      score().importance({h, r.sink, r.middle(), position_row(h), next_, keys, values, unrotated}, out);
+      score().importance({h, r.sink, r.middle(), positions_.row(h), next_, keys, values, unrotated}, out);
     };
     if (policy_.sharing == Sharing::head) return ask(head, thinner_.importance());
     double *sum = shared_.data(), *one = sum + capacity_;
@@ -369,9 +346,6 @@ class Evictor {
     std::copy_n(sum, count, thinner_.importance());
   }
 
-  std::int32_t* position_row(int head) { return positions_.data() + size(head, capacity_); }
-  const std::int32_t* position_row(int head) const { return positions_.data() + size(head, capacity_); }
-
   Policy policy_;
   int heads_, max_chunk_, max_rollback_, rows_seen_, capacity_;
   Needs needs_;
@@ -384,9 +358,9 @@ class Evictor {
   Pins pins_;
   Thinner<AnySelect> thinner_;
   UndoLog undo_;
-  std::vector<std::int32_t> positions_;  // [kv_heads, capacity]
-  std::vector<float> sums_;              // [kv_heads, capacity], of a query, where the score looks at attention
-  std::vector<double> shared_;           // [2, capacity]: the sum over heads, and one head's; where heads share
+  RowPositions positions_;
+  std::vector<float> sums_;     // [kv_heads, capacity], of a query, where the score looks at attention
+  std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
 };
 
 }  // namespace buzz

@@ -46,6 +46,14 @@ struct RowNumbers {
   RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
   /// Floats.
   RowNumbers(float* d) : data(d), size(sizeof(float)) {}  // NOLINT: the same
+  /// Writes or reads those of so many rows.
+  template <class Archive>
+  void archive(Archive& a, std::size_t rows) const {
+    if (size == sizeof(double))
+      a.sums(static_cast<double*>(data), rows);
+    else
+      a.array(static_cast<float*>(data), rows);
+  }
   /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
   void require_attention_sums(const char* field, int rows) const {
     if (size == sizeof(float))
