@@ -254,6 +254,16 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
   expect_no_allocation<TypeParam>(shape, {}, buzz::policy("leverage:rows=32,max_chunk=16,of=values"));
 }
 
+TYPED_TEST(Allocation, NoneWhereAModelIsCalibrated) {
+  auto weights = std::make_shared<buzz::Calibration>(buzz::CalibratedModel{"", 1, 2, 24, 24});
+  weights->set(0, std::vector<float>(2 * 49, 0.5f));
+  auto o = buzz::CalibratedOptions::for_rows(32, 16);
+  o.weights = weights;
+  buzz::Rope rope;
+  rope.base = 10000;
+  expect_no_allocation<TypeParam>({4, 2, 24, 16}, rope, buzz::calibrated(o));
+}
+
 /// The engine owns K and V: append, observe, select, compact.
 void expect_no_allocation_in_evictor(const buzz::Policy& policy) {
   const int query_heads = 6, kv_heads = 3, max_chunk = 40, dim = 10;

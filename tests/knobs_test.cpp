@@ -35,6 +35,12 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score(policy("leverage:of=values"), 8), 4u * 48 * (48 + 1) + 24 * 48);
   EXPECT_EQ(of_the_score(lag_kv(), 8), 16u * 128);
   EXPECT_EQ(of_the_score(policy("lag_kv:lag=100000"), 8), 16 * rows(lag_kv()));
+  auto weights = std::make_shared<Calibration>(CalibratedModel{"", 1, 8, 64, 48});
+  weights->set(0, std::vector<float>(8 * 113));
+  CalibratedOptions o;
+  o.weights = weights;
+  EXPECT_EQ(of_the_score(calibrated(o), 8), 4 * 8 * rows(calibrated(o)) + 4 * 64 + 4 * 64);
+  EXPECT_EQ(of_the_score(calibrated(o), 8, 10), of_the_score(calibrated(o), 8)) << "rollback copies nothing";
   EXPECT_EQ(of_the_score(key_value_beehive(), 8), (16 + 8) * rows(key_value_beehive()));
 }
 

@@ -36,6 +36,7 @@ TEST(ForRows, UsesTheWholeBudgetInEveryPolicy) {
   uses_all<typed::KeyOutliers>();
   uses_all<typed::Leverage>();
   uses_all<typed::LagKv>();
+  uses_all<typed::Calibrated>();
   uses_all<typed::Tova>();
   uses_all<typed::SnapKv>();
   uses_all<typed::Streaming>();

@@ -330,12 +330,12 @@ class Cache {
   std::vector<double> own_importance(int h) const {
     const Regions r = regions();
     std::vector<Row> rows = head(h);
-    if (o_.score == Score::leverage && !o_.raw_keys)  // of keys before their rotation
+    if (looks_at_unrotated_keys(o_) && !o_.raw_keys)  // of keys before their rotation
       for (int i = 0; i < this->rows(); ++i) {
         Row& row = rows[static_cast<std::size_t>(i)];
         row.key = rotate(row.key, o_.rope_compact ? -i : -row.position, o_);
       }
-    return oracle::importance(rows, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
+    return oracle::importance(rows, h, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
   }
 
   Options o_;

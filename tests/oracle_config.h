@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -55,18 +56,19 @@ enum class Kind {
   snap_kv,
   key_outliers,
   leverage,
-  lag_kv
+  lag_kv,
+  calibrated
 };
-constexpr int kKinds = 14;
+constexpr int kKinds = 15;
 
 inline bool takes_top_k(Kind k) {
   return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv ||
-         k == Kind::key_outliers || k == Kind::leverage || k == Kind::lag_kv;
+         k == Kind::key_outliers || k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated;
 }
 /// Scores of keys and values are rounded, and some are negative.
 inline bool looks_at_rows(Kind k) {
   return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value || k == Kind::key_outliers ||
-         k == Kind::leverage || k == Kind::lag_kv;
+         k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated;
 }
 
 struct Config {
@@ -123,6 +125,7 @@ inline void set_kind(Config* c) {
   if (k == Kind::snap_kv) o.score = Score::recent;
   if (k == Kind::leverage) o.score = Score::leverage;
   if (k == Kind::lag_kv) o.score = Score::lag;
+  if (k == Kind::calibrated) o.score = Score::calibrated;
   if (k == Kind::given) o.score = Score::given;
   o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.attention = AttentionKind::newest;
@@ -320,6 +323,17 @@ typename P::Options library_options(const Config& c) {
   return result;
 }
 
+/// Of a model of one layer, with the oracle's weights.
+inline std::shared_ptr<const buzz::Calibration> made_up_calibration(int kv_heads, int key_dim, int value_dim) {
+  auto calibration = std::make_shared<buzz::Calibration>(buzz::CalibratedModel{"", 1, kv_heads, key_dim, value_dim});
+  std::vector<float> weights;
+  for (int h = 0; h < kv_heads; ++h)
+    for (int i = 0; i < calibration->head_size(); ++i)
+      weights.push_back(static_cast<float>(made_up_weight(h, static_cast<std::size_t>(i))));
+  calibration->set(0, weights);
+  return calibration;
+}
+
 /// The library's policy of the configuration's kind.
 inline buzz::Policy library_policy(const Config& c) {
   const auto of = [&](auto tag) {
@@ -355,6 +369,11 @@ inline buzz::Policy library_policy(const Config& c) {
       return of(Type<typed::Leverage>());
     case Kind::lag_kv:
       return of(Type<typed::LagKv>());
+    case Kind::calibrated: {
+      auto o = library_options<typed::Calibrated>(c);
+      o.weights = made_up_calibration(c.oracle.kv_heads, c.oracle.head_dim, c.oracle.values());
+      return typed::Calibrated::make(o);
+    }
   }
   throw std::logic_error("no such kind");
 }

@@ -15,7 +15,7 @@ using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
 using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
 using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
 
-enum class Score { attention, key_diversity, given, none, key_value, recent, leverage, lag };
+enum class Score { attention, key_diversity, given, none, key_value, recent, leverage, lag, calibrated };
 enum class AttentionKind { accumulated, mean, latest, newest, largest, decayed };
 enum class Unlike { cosine, direction, distance };
 enum class Select { segments, heaviest, nothing, everything };
@@ -76,6 +76,10 @@ struct Options {
 
   std::function<double(double)> stored = [](double x) { return x; };  // what the cache's element type makes of a number
 };
+
+inline bool looks_at_unrotated_keys(const Options& o) {
+  return o.score == Score::leverage || o.score == Score::calibrated;
+}
 
 struct Row {
   int position;          // the token's index in its sequence
@@ -257,8 +261,21 @@ inline std::vector<double> lagging(const std::vector<Vector>& rows, int begin, i
   return result;
 }
 
-/// How important each row of a head is to it, [rows]; rows [begin, end) are those that an eviction may take.
-inline std::vector<double> importance(const std::vector<Row>& head, int begin, int end, int next_position,
+/// Score::calibrated: a made-up weight of a head, `i` of its key, then of its value, then its bias.
+inline double made_up_weight(int head, std::size_t i) {
+  return static_cast<double>((static_cast<std::size_t>(head) * 7919 + i * 104729 + 13) % 511) / 256 - 1;
+}
+inline double calibrated(const Row& row, int head) {
+  Vector features = row.key;
+  features.insert(features.end(), row.value.begin(), row.value.end());
+  features.push_back(1);
+  double sum = 0;
+  for (std::size_t i = 0; i < features.size(); ++i) sum += features[i] * made_up_weight(head, i);
+  return std::isfinite(sum) ? sum : std::nan("");
+}
+
+/// How important each row of head h is to it, [rows]; rows [begin, end) are those that an eviction may take.
+inline std::vector<double> importance(const std::vector<Row>& head, int h, int begin, int end, int next_position,
                                       const Options& o) {
   std::vector<Vector> keys, values;
   for (const Row& row : head) keys.push_back(row.key);
@@ -279,6 +296,8 @@ inline std::vector<double> importance(const std::vector<Row>& head, int begin, i
   for (const Row& row : head) {
     if (o.score == Score::none)
       result.push_back(0);
+    else if (o.score == Score::calibrated)
+      result.push_back(calibrated(row, h));
     else if (o.score == Score::key_value)
       result.push_back(std::sqrt(dot(row.value, row.value)));
     else if (o.score == Score::attention && o.attention == AttentionKind::mean)

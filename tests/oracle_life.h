@@ -45,7 +45,7 @@ class Life {
   std::vector<Row>& head(int h) { return cache_.head(h); }
   bool should_evict() const { return cache_.should_evict(); }
   std::vector<double> importance(int h) const {
-    if (o_.score != Score::leverage || rotation_.raw) return cache_.importance(h);
+    if (!looks_at_unrotated_keys(o_) || rotation_.raw) return cache_.importance(h);
     Cache came = cache_;
     Rotation back = rotation_;
     back.factor = 1 / back.factor;

@@ -56,6 +56,11 @@ struct Lag {
   using Options = buzz::LagOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::lag_score(o); }
 };
+struct Weights {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::WeightsOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::calibrated_score(o); }
+};
 struct UserScores {
   static constexpr bool needs_attention = false, needs_kv = false;
   using Options = buzz::UserScoresOptions;
@@ -133,6 +138,7 @@ using KeyDiff = Policy<DirectionDiversity, buzz::TopKOfAll>;
 using KeyOutliers = Policy<Shared<Faded<MiddleDiversity>>, buzz::TopKOfHistory>;
 using Leverage = Policy<RidgeLeverage, buzz::TopKOfHistory>;
 using LagKv = Policy<Lag, buzz::TopKOfHistory>;
+using Calibrated = Policy<Weights, buzz::TopKOfHistory>;
 using Tova = Policy<Shared<NewestAttention>, buzz::TopKOfAll>;
 using SnapKv = Policy<RecentAttention, buzz::TopKOfPrefix>;
 using Streaming = Policy<NoScore, buzz::KeepNone>;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -20,7 +21,8 @@ namespace evaluate {
 class Progress {
  public:
   /// all: the work, in tokens say.
-  Progress(bool wanted, std::size_t all) : bar_(wanted), all_(all), began_(std::chrono::steady_clock::now()) {}
+  Progress(bool wanted, std::size_t all, std::FILE* out = stdout)
+      : bar_(wanted, out), all_(all), began_(std::chrono::steady_clock::now()) {}
   ~Progress() { bar_.clear(); }
 
   /// `cost` more is done; what was remembered from an earlier run tells nothing about the time.

@@ -49,9 +49,15 @@ inline buzz::Rope sliding_rope_of(const Config& c) {
   return rope;
 }
 
-/// The layers of a model: the policy is the global ones'.
+/// Of which model a calibration has to be.
+inline buzz::CalibratedModel calibrated_model(const Config& c) {
+  return {c.name, c.layers, c.kv_heads, c.head_dim, c.head_dim};
+}
+
+/// The layers of a model: the policy is the global ones'. Errors: a calibration of another model.
 inline std::vector<buzz::Layer> layers_of(const Config& c, const buzz::Policy& policy, buzz::Positions positions,
                                           int max_chunk, int threads) {
+  if (const buzz::Calibration* weights = policy.score.calibration()) weights->require_model(calibrated_model(c));
   buzz::AttentionOptions attention;
   attention.threads = threads;
   const buzz::Shape shape{c.query_heads, c.kv_heads, c.head_dim, max_chunk};

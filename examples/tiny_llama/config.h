@@ -16,6 +16,7 @@ namespace tiny_llama {
 enum class Architecture { llama, gemma3 };
 
 struct Config {
+  std::string name;  // as the file has it, or the architecture's
   Architecture architecture;
   int dim;  // width of the residual stream
   int layers;
@@ -144,7 +145,9 @@ inline Config read_config(const Gguf& file) {
     if (!begins("general.") && !begins(name + ".") && !begins("tokenizer.") && !begins("quantize."))
       Metadata::refuse(key, value);  // a part of a model, an adapter to one, another architecture
   }
-  return ConfigReader(file, name == "llama" ? Architecture::llama : Architecture::gemma3, name).read();
+  Config config = ConfigReader(file, name == "llama" ? Architecture::llama : Architecture::gemma3, name).read();
+  config.name = general.has("name") ? std::string(general.text("name")) : name;
+  return config;
 }
 
 }  // namespace tiny_llama

@@ -39,10 +39,10 @@ inline std::string left(const std::string& text, std::size_t width) {
   return text + std::string(width - std::min(width, text.size()), ' ');
 }
 
-/// A bar on standard output, if that is a terminal; nothing in a pipe or a file.
+/// A bar on standard output, or error, if that is a terminal; nothing in a pipe or a file.
 class ProgressBar {
  public:
-  explicit ProgressBar(bool wanted) : shown_(wanted && is_terminal()) {}
+  explicit ProgressBar(bool wanted, std::FILE* out = stdout) : out_(out), shown_(wanted && is_terminal(out)) {}
 
   bool shown() const { return shown_; }
   void show(std::size_t done, std::size_t all, const std::string& what = "tokens") const {
@@ -50,22 +50,23 @@ class ProgressBar {
     constexpr std::size_t width = 40;
     const std::size_t full = all == 0 ? width : width * done / all;
     const std::string bar = std::string(full, '#') + std::string(width - full, '.');
-    std::printf("\r[%s] %s of %s %s ", bar.c_str(), grouped(done).c_str(), grouped(all).c_str(), what.c_str());
-    std::fflush(stdout);
+    std::fprintf(out_, "\r[%s] %s of %s %s ", bar.c_str(), grouped(done).c_str(), grouped(all).c_str(), what.c_str());
+    std::fflush(out_);
   }
   /// Takes the bar away, so that a line can be printed in its place.
   void clear() const {
-    if (shown_) std::printf("\r%80s\r", "");
+    if (shown_) std::fprintf(out_, "\r%80s\r", "");
   }
 
  private:
-  static bool is_terminal() {
+  static bool is_terminal(std::FILE* out) {
 #if defined(_WIN32)
-    return _isatty(_fileno(stdout)) != 0;
+    return _isatty(_fileno(out)) != 0;
 #else
-    return isatty(STDOUT_FILENO) != 0;
+    return isatty(fileno(out)) != 0;
 #endif
   }
+  std::FILE* out_;
   bool shown_;
 };
 

@@ -46,10 +46,10 @@ void little_endian(unsigned char* bytes, std::size_t values) {
 /// Writes fields to a stream as they come. Errors: the stream refuses (FileError).
 class Writer {
  public:
-  /// Begins with magic and version.
-  explicit Writer(std::ostream& out) : out_(out) {
-    raw(reinterpret_cast<const unsigned char*>("BUZZ"), 4);
-    same("version", archive_version);
+  /// Begins with magic, of four bytes, and version: a cache's, or another file's.
+  explicit Writer(std::ostream& out, const char* magic = "BUZZ", int version = archive_version) : out_(out) {
+    raw(reinterpret_cast<const unsigned char*>(magic), 4);
+    same("version", version);
   }
 
   /// What the reader must already have: sizes, options.
@@ -83,6 +83,7 @@ class Writer {
   /// `count` sums, which version 1 has as floats.
   void sums(const double* values, std::size_t count) { array(values, count); }
 
+  std::uint64_t checksum() const { return sum_.value(); }  ///< of all until now
   /// Ends with the checksum. Errors: the stream refuses.
   void finish() {
     put(static_cast<std::int64_t>(sum_.value()));
@@ -109,12 +110,12 @@ class Writer {
 /// away.
 class Reader {
  public:
-  /// Checks magic and version.
-  explicit Reader(std::istream& in) : in_(in) {
-    unsigned char magic[4];
-    raw(magic, 4);
-    if (std::memcmp(magic, "BUZZ", 4) != 0) fail<FileError>("magic", "other bytes", "\"BUZZ\"");
-    number("version", version_, 1, archive_version);
+  /// Checks magic, of four bytes, and version: those of a cache, or of another file.
+  explicit Reader(std::istream& in, const char* magic = "BUZZ", int newest = archive_version) : in_(in) {
+    unsigned char its[4];
+    raw(its, 4);
+    if (std::memcmp(its, magic, 4) != 0) fail<FileError>("magic", "other bytes", std::string("\"") + magic + "\"");
+    number("version", version_, 1, newest);
   }
 
   /// A number that has to be `expected`, and is named `field` where it is not.
@@ -175,7 +176,7 @@ class Reader {
   void raw(unsigned char* bytes, std::size_t count) {
     in_.read(reinterpret_cast<char*>(bytes), static_cast<std::streamsize>(count));
     if (static_cast<std::size_t>(in_.gcount()) != count)
-      fail<FileError>("stream", "ends early", "all bytes of a saved cache");
+      fail<FileError>("stream", "ends early", "all bytes that were saved");
     sum_.add(bytes, count);
   }
 

@@ -10,8 +10,8 @@
 namespace buzz {
 
 /// The caches of all layers of one sequence, each layer of its own description, global or sliding. Sequences side by
-/// side have a ModelCache each. Layers share the angles of their positions: see RopeTable. What a layer refuses is
-/// named by it: "layer[2].window".
+/// side have a ModelCache each. Layers share the angles of their positions: see RopeTable. Each policy is told which
+/// layer's it is (Policy::for_layer). What a layer refuses is named by it: "layer[2].window".
 template <class T>
 class ModelCache {
  public:
@@ -28,7 +28,7 @@ class ModelCache {
     }
     layers_.reserve(layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i)
-      of_layer(i, [&] { layers_.push_back(Cache(tables[i], layers[i])); });
+      of_layer(i, [&] { layers_.push_back(Cache(tables[i], at(layers, i))); });
   }
   /// Layers that are alike but for their policies.
   ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
@@ -64,7 +64,7 @@ class ModelCache {
     Memory sum;
     for (std::size_t i = 0; i < layers.size(); ++i)
       of_layer(i, [&] {
-        sum += Cache::memory_without_table(layers[i], tables[i]->rotation());
+        sum += Cache::memory_without_table(at(layers, i), tables[i]->rotation());
         tables[i]->reserve_places(Cache::places(layers[i]));
       });
     for (std::size_t i = 0; i < tables.size(); ++i)
@@ -147,6 +147,12 @@ class ModelCache {
     return first;
   }
 
+  /// Layer i, whose policy knows which it is.
+  static Layer at(const std::vector<Layer>& layers, std::size_t i) {
+    Layer layer = layers[i];
+    layer.policy = layer.policy.for_layer(static_cast<int>(i));
+    return layer;
+  }
   /// f(); what it refuses is layer i's.
   template <class F>
   static decltype(auto) of_layer(std::size_t i, F&& f) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace buzz {
 
@@ -28,6 +29,12 @@ class OptionVisitor {
     int i = static_cast<int>(value);
     one_of(name, i, names, static_cast<int>(N), text);
     value = static_cast<Enum>(i);
+  }
+  /// The path of a file, or "". Saved files have a number in its place.
+  virtual void path(const char* name, std::string& value, const char* text) {
+    (void)name;
+    (void)value;
+    (void)text;
   }
 
  protected:

@@ -44,6 +44,7 @@ struct MiddleDiversityOptions : DiversityOptions {
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
 using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
 using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
+using CalibratedOptions = PolicyOptions<TopKOfHistory, WeightsOptions>;
 /// TOVA's query.
 struct NewestOptions : AttentionSumOptions {
   NewestOptions() { attention = AttentionKind::newest; }
@@ -89,6 +90,12 @@ inline Policy leverage(const LeverageOptions& o = {}) { return {"leverage", leve
 /// A long window, and behind it the rows that spread most once the rows after them are the measure (LagKV, arXiv
 /// 2504.04704).
 inline Policy lag_kv(const LagKvOptions& o = {}) { return {"lag_kv", lag_score(o), TopK::Options(o), o}; }
+/// A long window, and behind it the rows that a model's calibration says will be looked at. It needs its weights:
+/// CalibratedOptions o; o.weights = load_calibration(path). A ModelCache's layers have each its own; engines that own K
+/// and V give each layer's Evictor policy.for_layer(i).
+inline Policy calibrated(const CalibratedOptions& o = {}) {
+  return {"calibrated", calibrated_score(o), TopK::Options(o), o};
+}
 /// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
 /// newest query gave most, summed over all heads. A call of several tokens evicts once, by its last query.
 inline Policy tova(const TovaOptions& o = {}) {

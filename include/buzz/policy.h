@@ -34,6 +34,12 @@ struct Policy {
 
   /// What has to be shown to it.
   Needs needs() const { return score.needs(); }
+  /// The same for layer i of a model: where its score has weights by layer (Calibrated), that layer's.
+  Policy for_layer(int i) const {
+    Policy its = *this;
+    its.score.set_layer(i);
+    return its;
+  }
   /// Do all heads keep the same rows, so that an engine whose heads share their cells can run it?
   bool keeps_one_list() const { return sharing == Sharing::layer || score.code() == 0; }
 

@@ -47,6 +47,8 @@ inline const std::vector<PolicyInfo>& policies() {
       policy_info<LeverageOptions, leverage>("leverage",
                                              "a long window, and before it the keys that the others make up for least"),
       policy_info<LagKvOptions, lag_kv>("lag_kv", "LagKV: a long window, and before it the rows that spread most"),
+      policy_info<CalibratedOptions, calibrated>(
+          "calibrated", "a long window, and before it the rows that the model's weights, a file, tell to keep"),
       policy_info<TovaOptions, tova>("tova", "TOVA: of all rows those that the newest query looks at most"),
       policy_info<SnapKvOptions, snap_kv>("snap_kv", "SnapKV: the last queries' attention, pooled over neighbours"),
       policy_info<UserScoresBeehiveOptions, user_scores>("user_scores",
@@ -88,6 +90,9 @@ inline std::vector<OptionInfo> options_of(const Policy& policy) {
       for (int i = 0; i < count; ++i) add_name(&range, names[i]);
       all.push_back({name, value >= 0 && value < count ? names[value] : std::to_string(value), range, text});
     }
+    void path(const char* name, std::string& value, const char* text) override {
+      all.push_back({name, value, "a path without commas", text});
+    }
   } list;
   Policy copy = policy;
   copy.options(list);
@@ -111,7 +116,8 @@ inline int whole_number(const std::string& field, const std::string& text, long 
   return static_cast<int>(x);
 }
 
-/// Sets one option by its name. Errors: no such option, which are named; a value out of its range.
+/// Sets one option by its name. Errors: no such option, which are named; a value out of its range; a file that cannot
+/// be loaded (FileError).
 inline void set_option(Policy& policy, const std::string& name, const std::string& value) {
   struct Set final : OptionVisitor {
     const std::string *name, *value;
@@ -139,6 +145,9 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
         add_name(&range, names[i]);
       }
       refuse(range);
+    }
+    void path(const char* its, std::string& to, const char*) override {
+      if (is(its)) to = *value;
     }
   } set;
   set.name = &name;

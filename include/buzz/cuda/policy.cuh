@@ -54,6 +54,8 @@ inline std::string in_words(const ScoreSpec& score) {
       return "leverage";
     case ScoreKind::lag_kv:
       return "lag of keys and values";
+    case ScoreKind::calibrated:
+      return "calibrated weights";
     case ScoreKind::sum:
       return "sum";
     case ScoreKind::faded:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "buzz/error.h"
@@ -100,6 +101,16 @@ struct LagOptions {
 };
 /// Errors: lag.
 inline void check(const LagOptions& o) { require_at_least("lag", o.lag, 1); }
+
+class Calibration;
+
+/// Options of the score Calibrated.
+struct WeightsOptions {
+  std::shared_ptr<const Calibration> weights;  ///< the model's, of all its layers: see load_calibration()
+  int layer = -1;  ///< whose of them; -1: not said, where there is more than one. Policy::for_layer() says it
+};
+/// Errors: layer. Weights are asked for where the score is made.
+inline void check(const WeightsOptions& o) { require_at_least("layer", o.layer, -1); }
 
 /// Options of the score Faded.
 struct FadingOptions {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "buzz/score/attention_sum.h"
+#include "buzz/score/calibrated.h"
 #include "buzz/score/faded.h"
 #include "buzz/score/key_diversity.h"
 #include "buzz/score/lag_kv.h"
@@ -33,6 +34,8 @@ inline AnyScore make_score(const ScoreSpec& spec) {
       return Leverage(spec.leverage);
     case ScoreKind::lag_kv:
       return LagKv(spec.lag);
+    case ScoreKind::calibrated:
+      return Calibrated(spec.calibrated);
     case ScoreKind::sum:
       return Sum(make_score(spec.of[0]), make_score(spec.of[1]), spec.weight);
     case ScoreKind::faded:

@@ -67,12 +67,12 @@ inline DoublePacket load(const float* x) { return kernels::load_doubles(x); }
 inline DoublePacket load(const double* x) { return Eigen::internal::ploadu<DoublePacket>(x); }
 /// @}
 /// The dot product of x and y, [n].
-template <class X>
-double dot(const X* x, const double* y, int n) {
+template <class X, class Y>
+double dot(const X* x, const Y* y, int n) {
   using namespace Eigen::internal;
   return sum(
       n, [x, y](int i, const DoublePacket& to) { return pmadd(load(x + i), load(y + i), to); },
-      [x, y](int i) { return static_cast<double>(x[i]) * y[i]; });
+      [x, y](int i) { return static_cast<double>(x[i]) * static_cast<double>(y[i]); });
 }
 /// Squared.
 inline double distance(const float* x, const double* y, int n) {

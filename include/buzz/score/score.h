@@ -41,6 +41,7 @@ struct Candidates {
 struct RowNumbers {
   void* data = nullptr;    ///< [capacity] of them
   std::size_t size = 0;    ///< bytes of one
+  bool are_sums = true;    ///< of probabilities, where the score looks at attention; else any numbers
   RowNumbers() = default;  ///< none
   /// Doubles.
   RowNumbers(double* d) : data(d), size(sizeof(double)) {}  // NOLINT: what it is of
@@ -54,8 +55,15 @@ struct RowNumbers {
     else
       a.array(static_cast<float*>(data), rows);
   }
+  /// Floats that are no sums.
+  static RowNumbers any(float* d) {
+    RowNumbers numbers(d);
+    numbers.are_sums = false;
+    return numbers;
+  }
   /// Refuses loaded ones that no sums of probabilities are: not finite, or below 0.
   void require_attention_sums(const char* field, int rows) const {
+    if (!are_sums) return;
     if (size == sizeof(float))
       return void(buzz::require_attention_sums<FileError>(field, static_cast<const float*>(data), rows));
     const double* values = static_cast<const double*>(data);

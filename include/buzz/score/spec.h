@@ -8,6 +8,7 @@
 #include "buzz/finite.h"
 #include "buzz/option_visitor.h"
 #include "buzz/score/any_score.h"
+#include "buzz/score/calibration.h"
 #include "buzz/score/kinds.h"
 
 namespace buzz {
@@ -22,6 +23,7 @@ enum class ScoreKind {
   recent_attention,
   leverage,
   lag_kv,
+  calibrated,
   sum,
   faded,
   own
@@ -35,6 +37,7 @@ struct ScoreSpec {
   DiversityOptions diversity;        ///< of key_diversity
   RidgeOptions leverage;             ///< of leverage
   LagOptions lag;                    ///< of lag_kv
+  WeightsOptions calibrated;         ///< of calibrated
   FadingOptions fading;              ///< of faded: a row loses some with its age
   float weight = 1;                  ///< of sum: of the second, each in units of its deviation; finite
   std::vector<ScoreSpec> of;         ///< sum: two, of which one at most may be stateful; faded: one
@@ -46,9 +49,9 @@ struct ScoreSpec {
     needs.attention = kind == ScoreKind::attention_sum || kind == ScoreKind::recent_attention;
     const bool of_values = leverage.of == LeverageOf::values;
     needs.keys = kind == ScoreKind::key_diversity || kind == ScoreKind::lag_kv;
-    needs.values =
-        kind == ScoreKind::value_norm || kind == ScoreKind::lag_kv || (kind == ScoreKind::leverage && of_values);
-    needs.unrotated_keys = kind == ScoreKind::leverage && !of_values;
+    needs.values = kind == ScoreKind::value_norm || kind == ScoreKind::lag_kv || kind == ScoreKind::calibrated ||
+                   (kind == ScoreKind::leverage && of_values);
+    needs.unrotated_keys = kind == ScoreKind::calibrated || (kind == ScoreKind::leverage && !of_values);
     for (const ScoreSpec& one : of) needs = needs | one.needs();
     return kind == ScoreKind::own ? score->needs() : needs;
   }
@@ -66,6 +69,7 @@ struct ScoreSpec {
     if (kind == ScoreKind::key_diversity) list(v, diversity);
     if (kind == ScoreKind::leverage) list(v, leverage);
     if (kind == ScoreKind::lag_kv) v.whole("lag", lag.lag, 1, (std::numeric_limits<int>::max)(), "rows of a block");
+    if (kind == ScoreKind::calibrated) list(v, calibrated);
     if (kind == ScoreKind::sum)
       v.real(
           "weight", weight, [](double x) { return is_float(x); }, "finite", "of the second score");
@@ -82,8 +86,22 @@ struct ScoreSpec {
     buzz::check(diversity);
     buzz::check(leverage);
     buzz::check(lag);
+    buzz::check(calibrated);
     buzz::check(fading);
     if (!is_finite(weight)) fail("weight", std::to_string(weight), "finite");
+  }
+
+  /// Says whose weights it has, where it has some by layer.
+  void set_layer(int layer) {
+    calibrated.layer = layer;
+    for (ScoreSpec& one : of) one.set_layer(layer);
+  }
+  /// The first calibration among its parts; null: none.
+  const Calibration* calibration() const {
+    const Calibration* found = kind == ScoreKind::calibrated ? calibrated.weights.get() : nullptr;
+    for (const ScoreSpec& one : of)
+      if (found == nullptr) found = one.calibration();
+    return found;
   }
 
   static constexpr int own_code = 1 << 30;  ///< code() of scores of one's own
@@ -113,6 +131,18 @@ struct ScoreSpec {
     static const char* const rows[] = {"keys", "values"};
     v.choice("of", o.of, rows, "the rows: keys before their rotation, or values");
     v.real("ridge", o.ridge, is_ridge, "1e-6 to 1e6", "of the mean square, added to each: how little is noise");
+  }
+  static void list(OptionVisitor& v, WeightsOptions& o) {
+    if (v.saves()) {
+      int which = o.weights == nullptr ? 0 : static_cast<int>(o.weights->checksum() & 0x7FFFFFFF);
+      v.whole("weights", which, 0, (std::numeric_limits<int>::max)(), "the checksum's lowest bits");
+    } else {
+      std::string path = o.weights == nullptr ? "" : o.weights->path();
+      const std::string before = path;
+      v.path("weights", path, "a file that buzz-calibrate made for the model");
+      if (path != before) o.weights = load_calibration(path);
+    }
+    v.whole("layer", o.layer, -1, (std::numeric_limits<int>::max)(), "whose weights; a ModelCache says it itself");
   }
   static bool is_float(double x) {
     return is_finite(x) && x >= -static_cast<double>((std::numeric_limits<float>::max)()) &&
@@ -149,6 +179,9 @@ inline ScoreSpec leverage_score(const RidgeOptions& o = {}) {
   return score_of(ScoreKind::leverage, &ScoreSpec::leverage, o);
 }
 inline ScoreSpec lag_score(const LagOptions& o = {}) { return score_of(ScoreKind::lag_kv, &ScoreSpec::lag, o); }
+inline ScoreSpec calibrated_score(const WeightsOptions& o) {
+  return score_of(ScoreKind::calibrated, &ScoreSpec::calibrated, o);
+}
 inline ScoreSpec sum(ScoreSpec a, ScoreSpec b, float weight = 1) {
   ScoreSpec s = score_of(ScoreKind::sum, &ScoreSpec::weight, weight);
   s.of.push_back(std::move(a));
