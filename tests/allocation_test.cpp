@@ -325,6 +325,30 @@ TEST(Allocation, NoneInAModelOfLayers) {
   EXPECT_LT(model.rows(0), 20);
 }
 
+TEST(Allocation, NoneWhereAModelKeepsOneList) {
+  for (const char* reduce : {"sum", "mean", "maximum", "top"}) {
+    const buzz::Shape shape{2, 1, 8, 4, 2};
+    const buzz::Layer sliding = buzz::sliding_layer(shape, 6, buzz::Rope{10000.0});
+    const buzz::Layer global{
+        shape, buzz::policy("leverage:rows=24,max_chunk=4,sharing=model,part=0.5,reduce=" + std::string(reduce)),
+        buzz::Rope{10000.0}};
+    buzz::ModelCache<float> model({sliding, global, global, global});
+    const std::vector<float> q = numbers<float>(2 * 8), kv = numbers<float>(8);
+    std::vector<float> out(q.size());
+    int evictions = 0;
+    const long made = count([&] {
+      for (int i = 0; i < 90; ++i) {
+        for (int layer = 0; layer < model.layers(); ++layer)
+          model.layer(layer).attend(buzz::view(q, 1, 2, 8), buzz::view(kv, 1, 1, 8), buzz::view(kv, 1, 1, 8),
+                                    buzz::view(out, 1, 2, 8));
+        evictions += i % 20 == 19 ? model.evict_to(22) : model.evict();
+      }
+    });
+    EXPECT_EQ(made, 0) << reduce;
+    EXPECT_GT(evictions, 5);
+  }
+}
+
 TEST(Allocation, NoneInAModelThatSlidesAndRollsBack) {
   const buzz::Shape shape{2, 1, 8, 4, 2};
   const buzz::Layer sliding = buzz::sliding_layer(shape, 6, buzz::Rope{10000.0});

@@ -83,7 +83,7 @@ TEST(Writer, WritesTheseBytes) {
   // May change with archive_version alone.
   const Bytes b = bytes(written());
   const Bytes expected = {'B', 'U', 'Z', 'Z',                        //
-                          3,   0,   0,   0,   0,   0,   0,    0,     // version
+                          4,   0,   0,   0,   0,   0,   0,    0,     // version
                           2,   1,   0,   0,   0,   0,   0,    0,     // 258
                           0,   0,   0,   0,   0,   0,   0xE0, 0x3F,  // 0.5
                           254, 255, 255, 255, 255, 255, 255,  255,   // -2

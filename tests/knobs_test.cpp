@@ -33,6 +33,14 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score(key_outliers(), 8), (16 + 16) * rows(key_outliers()));
   EXPECT_EQ(of_the_score(leverage(), 8), 4u * 64 * (64 + 1) + 24 * 64 + 4 * 64 + 4 * 64);
   EXPECT_EQ(of_the_score(policy("leverage:of=values"), 8), 4u * 48 * (48 + 1) + 24 * 48);
+  const auto shared = [](const std::string& options) {
+    const Policy p = policy("strided:" + options);
+    return of_the_score(p, 9) / rows(p);
+  };
+  EXPECT_EQ(shared("sharing=layer"), 16u);
+  EXPECT_EQ(shared("sharing=model,reduce=mean"), 16u);
+  EXPECT_EQ(shared("sharing=model,reduce=maximum"), 16u);
+  EXPECT_EQ(shared("sharing=model,reduce=top,part=0.125"), 8u * (1 + 2));
   EXPECT_EQ(of_the_score(lag_kv(), 8), 16u * 128);
   EXPECT_EQ(of_the_score(policy("lag_kv:lag=100000"), 8), 16 * rows(lag_kv()));
   auto weights = std::make_shared<Calibration>(CalibratedModel{"", 1, 8, 64, 48});

@@ -45,6 +45,7 @@ void are_loaded(const std::string& version) {
 
 TEST(OldFiles, Of010AreLoaded) { are_loaded("0.1.0"); }
 TEST(OldFiles, OfArchiveVersion2AreLoaded) { are_loaded("archive-2"); }
+TEST(OldFiles, OfArchiveVersion3AreLoaded) { are_loaded("archive-3"); }
 
 TEST(OldFiles, AreRefusedByACacheOfNewerOptions) {
   for (const char* version : {"0.1.0", "archive-2"}) {
@@ -58,6 +59,29 @@ TEST(OldFiles, AreRefusedByACacheOfNewerOptions) {
     } catch (const buzz::FileError& e) {
       EXPECT_EQ(e.field(), "attention.window") << version;
     }
+  }
+}
+
+/// The field that a cache of the policy refuses tova's file of a version for; "nothing" where it loads.
+std::string refused(const std::string& version, const std::string& more) {
+  buzz::BuzzCache<Eigen::bfloat16> cache({saved::query_heads, saved::kv_heads, saved::head_dim, saved::max_chunk},
+                                         buzz::policy("tova:rows=16,max_chunk=3" + more), buzz::Rope{10000.0});
+  try {
+    buzz::load_file(cache, BUZZ_TEST_DIR "/data/saved/" + version + "/tova.buzz");
+  } catch (const buzz::FileError& e) {
+    return e.field();
+  }
+  return "nothing";
+}
+
+TEST(OldFiles, AreRefusedByACacheOfAnotherSharing) {
+  for (const char* version : {"0.1.0", "archive-2", "archive-3"}) {
+    EXPECT_EQ(refused(version, ""), "nothing") << version;
+    EXPECT_EQ(refused(version, ",part=0.5"), "nothing") << version << ": a sum has no part";
+    EXPECT_EQ(refused(version, ",sharing=model"), "sharing") << version;
+    EXPECT_EQ(refused(version, ",sharing=head"), "score") << version;
+    EXPECT_EQ(refused(version, ",reduce=mean"), "reduce") << version;
+    EXPECT_EQ(refused(version, ",reduce=top"), "reduce") << version;
   }
 }
 

@@ -36,6 +36,10 @@ class Twin final : public Cache {
           s.all += right * right;
         }
   }
+  bool evict_to(int to) override {
+    const bool first = first_->evict_to(to), second = second_->evict_to(to);
+    return first || second;
+  }
   void check_room(int tokens) const override {
     first_->check_room(tokens);
     second_->check_room(tokens);

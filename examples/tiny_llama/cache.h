@@ -22,6 +22,8 @@ class Cache {
   /// BuzzCache::attend of that layer. q, out: [tokens, query_heads, head_dim]; k, v: [tokens, kv_heads, head_dim].
   virtual void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
                       buzz::View<float> out, buzz::Executor run) = 0;
+  /// ModelCache::evict_to. Errors: it is not to be had here.
+  virtual bool evict_to(int) { buzz::fail("evict_to", "asked for", "a cache that can"); }
   /// Errors: a layer's attend() would refuse so many tokens, and others would not.
   virtual void check_room(int) const {}
   virtual int max_chunk() const = 0;
@@ -83,7 +85,9 @@ class CacheOf : public Cache {
   void attend(int layer, buzz::View<const float> q, buzz::View<const float> k, buzz::View<const float> v,
               buzz::View<float> out, buzz::Executor run) override {
     cache_.layer(layer).attend(q, k, v, out, run);
+    if (layer == layers() - 1) cache_.evict();  // where all layers keep one list of rows
   }
+  bool evict_to(int to) override { return cache_.evict_to(to); }
   void check_room(int tokens) const override {
     for (int i = 0; i < layers(); ++i) {
       const buzz::BuzzCache<T>& layer = cache_.layer(i);

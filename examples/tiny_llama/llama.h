@@ -55,6 +55,8 @@ class Llama {
   /// The same sequence once more, to be read on in another way: a copy of the cache.
   Llama fork() const { return Llama(model_, cache_->fork(), run_); }
   const Cache& cache() const { return *cache_; }
+  /// Leaves so many rows of what was read in each layer that is not sliding; see ModelCache::evict_to.
+  bool evict_to(int rows) { return cache_->evict_to(rows); }
 
  private:
   struct Scratch {  // n = max_chunk

@@ -16,8 +16,8 @@ namespace buzz {
 /// The format of a saved cache: "BUZZ", a version, then the fields in a fixed order, then a checksum. All
 /// little-endian: whole numbers as int64, real ones as binary64, arrays in their own type. The fields themselves are
 /// listed once, in the archive() functions of what is saved; a Writer writes them, a Reader reads and checks them.
-/// Version 1, whose sums of attention were floats, is read too, and 2, which had fewer options.
-constexpr int archive_version = 3;
+/// Version 1, whose sums of attention were floats, is read too, and 2 and 3, which had fewer options.
+constexpr int archive_version = 4;
 
 /// FNV-1a over 64 bits: every step can be undone, so that one changed byte always changes it.
 class Checksum {

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "buzz/attention.h"
-#include "buzz/evictor.h"
+#include "buzz/evictor_archive.h"
 #include "buzz/layer.h"
 #include "buzz/memory.h"
 #include "buzz/rope_table.h"
@@ -137,18 +138,16 @@ class BuzzCache {
   /// The user's own scores, [1, kv_heads, rows], for policies of user_score(). Errors: another shape or policy.
   void give(View<const float> scores) { evictor_.give(scores); }
 
-  /// Step 4: evicts if it should. Returns whether it did. Errors: it should while unobserved() is not 0. O(rows *
-  /// kv_heads * head_dim) then.
-  bool evict() {
-    if (!evictor_.should_evict()) return false;
-    require_observed("evict()");
-    const KeptRows& kept = evictor_.select_quantised(store_.keys(rows()), store_.values(rows()));
-    store_.compact(kept);
-    if (rotation().compact() && !raw_keys_) {
-      angles_count_ = 0;  // angles_ serves as room
-      store_.rotate_moved(kept, rotation(), angles_.data());
-    }
-    return true;
+  /// Step 4: evicts if it should. Returns whether it did. A layer of Sharing::model in a ModelCache leaves that to
+  /// ModelCache::evict(). Errors: it should while unobserved() is not 0. O(rows * kv_heads * head_dim) then.
+  bool evict() { return !of_model_ && evict({}); }
+  /// Evicts whatever should_evict() says, once a prompt was read whole, so that exactly `to` rows are left, or all
+  /// where there are no more: sink, window, pins and of the rest what Leave (select/leave.h) says. Returns whether any
+  /// row went. Errors: fewer than evictor().least_rows(); unobserved() is not 0; a layer of Sharing::model in a
+  /// ModelCache.
+  bool evict_to(int to) {
+    if (of_model_) fail("sharing", "model", "head or layer: ModelCache::evict_to() evicts all layers together");
+    return evict(to);
   }
 
   /// Positions that no eviction takes, and that may lie ahead; errors: see Evictor::pin.
@@ -308,6 +307,21 @@ class BuzzCache {
                 (sums_of(l, evictor) + (stores_raw_keys(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
   }
 
+  bool evict(std::optional<int> to) {
+    if (!evictor_.evicts(to)) return false;
+    require_observed("an eviction");
+    compact(evictor_.select_quantised(store_.keys(rows()), store_.values(rows()), to));
+    return true;
+  }
+  /// Moves the rows that the evictor has kept.
+  void compact(const KeptRows& kept) {
+    store_.compact(kept);
+    if (rotation().compact() && !raw_keys_) {
+      angles_count_ = 0;  // angles_ serves as room
+      store_.rotate_moved(kept, rotation(), angles_.data());
+    }
+  }
+
   template <class O>
   void require_not_own(const View<O>& out) const {
     if (store_.overlaps(footprint(out))) fail("out", "in the cache's own memory", "memory of the caller's");
@@ -361,6 +375,7 @@ class BuzzCache {
 
   Shape shape_;
   bool sliding_;
+  bool of_model_ = false;  // its evictions are those of all layers together
   std::shared_ptr<RopeTable> table_;
   Evictor evictor_;
   bool raw_keys_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "buzz/archive.h"
@@ -13,7 +14,7 @@
 #include "buzz/score/column_sums.h"
 #include "buzz/score/make_score.h"
 #include "buzz/score/undo.h"
-#include "buzz/select/thinner.h"
+#include "buzz/select/row_chooser.h"
 #include "buzz/unrotated_keys.h"
 
 namespace buzz {
@@ -46,13 +47,11 @@ class Evictor {
         needs_(policy_.needs()),
         unrotation_(shown, needs_.unrotated_keys),
         score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_)),
-        select_(policy_.select),
-        kept_(kv_heads, capacity_),
-        thinner_(capacity_),
+        chooser_(policy_.select, policy_.score.code() != 0, kv_heads, capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),
         positions_(kv_heads, capacity_),
         sums_(needs_.attention ? size(kv_heads, capacity_) : 0),
-        shared_(policy_.sharing == Sharing::layer ? size(2, capacity_) : 0) {}
+        shared_(shares() ? SharedImportance(policy_.reduction, kv_heads, capacity_) : SharedImportance()) {}
 
   Evictor(Evictor&&) = default;             ///< the source may only be destroyed or assigned to
   Evictor& operator=(Evictor&&) = default;  ///< the same
@@ -122,36 +121,50 @@ class Evictor {
   }
 
   /// Does the budget call for an eviction? O(1).
-  bool should_evict() const { return select_.should_evict(regions()); }
+  bool should_evict() const { return chooser_.should_evict(regions()); }
 
-  /// Chooses the rows to keep and forgets the others; where it should not evict, it keeps all. The KeptRows are valid
-  /// until the next call of select(). Errors: the policy looks at keys or values. O(kv_heads * rows), and what the
-  /// score and the selection take.
-  const KeptRows& select() {
-    if (needs_.rows()) fail("policy", policy_.name, "one that looks at neither keys nor values");
-    return choose(nullptr, nullptr, nullptr);
+  /// Chooses the rows to keep and forgets the others; where it should not evict, it keeps all. to: whatever
+  /// should_evict() says, exactly so many rows are left, or all where there are no more: sink, window, pins and of the
+  /// rest what Leave says; for a prompt that was read whole. The KeptRows are valid until the next call of select().
+  /// Errors: the policy looks at keys or values; fewer rows than least_rows(). O(kv_heads * rows), and what the score
+  /// and the selection take.
+  const KeptRows& select(std::optional<int> to = {}) {
+    require_blind();
+    return choose({}, to);
   }
   /// The same for scores that look at K or V: [kv_heads, rows(), head_dim] each, with scales [1, kv_heads, rows()]
   /// where T has them; keys as ShownRows said. Errors: another shape; a scale that is not finite and >= 0.
   template <class T>
-  const KeptRows& select(const RowsView<T>& keys, const RowsView<T>& values) {
+  const KeptRows& select(const RowsView<T>& keys, const RowsView<T>& values, std::optional<int> to = {}) {
     require_scales("keys", keys);
     require_scales("values", values);
-    return select_quantised(keys, values);
+    return select_quantised(keys, values, to);
   }
   /// The same of rows without scales.
   template <class T>
-  const KeptRows& select(View<T> keys, View<T> values) {
+  const KeptRows& select(View<T> keys, View<T> values, std::optional<int> to = {}) {
     using Stored = std::remove_const_t<T>;
-    return select(RowsView<Stored>(keys), RowsView<Stored>(values));
+    return select(RowsView<Stored>(keys), RowsView<Stored>(values), to);
   }
   /// The same of rows as quantise_row() makes them: a scale of NaN marks a row that was not finite.
   template <class T>
-  const KeptRows& select_quantised(const RowsView<T>& keys, const RowsView<T>& values) {
-    require_rows("keys", keys, heads_, rows_);
-    require_rows("values", values, heads_, rows_);
-    const FloatRowsOf<T> k(keys), v(values);
-    return unrotation_(k, v, positions(), [&](const FloatRows* u) -> const KeptRows& { return choose(&k, &v, u); });
+  const KeptRows& select_quantised(const RowsView<T>& keys, const RowsView<T>& values, std::optional<int> to = {}) {
+    return showing(keys, values, [&](const Shown& shown) -> const KeptRows& { return choose(shown, to); });
+  }
+  /// What the last select(), or ModelEvictor's, kept.
+  const KeptRows& kept() const { return chooser_.kept(); }
+  /// The fewest rows that select(to) may leave now: sink, window and pins. O(rows).
+  int least_rows() const {
+    const Regions r = regions();
+    int rows = r.sink + r.window;
+    for (int i = r.sink; i < r.sink + r.middle() && !pins_.empty(); ++i) rows += pins_.contains(positions_.row(0)[i]);
+    return rows;
+  }
+  /// Would select(to) drop a row? Errors: fewer than least_rows().
+  bool evicts(std::optional<int> to) const {
+    if (!to) return should_evict();
+    if (*to < rows_ || rows_ == 0) require_at_least("rows", *to, least_rows());
+    return *to < rows_;
   }
 
   /// Positions [first, first + count) are not evicted until they are unpinned. They may lie ahead, and count against
@@ -222,8 +235,8 @@ class Evictor {
   }
   /// Bytes allocated.
   std::size_t bytes() const {
-    return score_->bytes() + kept_.bytes() + thinner_.bytes() + positions_.bytes() + undo_.bytes() +
-           unrotation_.bytes() + sums_.size() * sizeof(float) + shared_.size() * sizeof(double);
+    return score_->bytes() + chooser_.bytes() + positions_.bytes() + undo_.bytes() + unrotation_.bytes() +
+           sums_.size() * sizeof(float) + shared_.bytes();
   }
 
   /// As newly made.
@@ -233,30 +246,18 @@ class Evictor {
     undo_.clear(0);
   }
 
-  /// Writes or reads options (which have to agree) and state. No rollback goes past a load. Errors: a Reader's.
+  /// Writes or reads options (which have to agree) and state: see evictor_archive.h. No rollback goes past a load.
+  /// Errors: a Reader's.
   template <class Self, class Archive>
-  static void archive(Self& self, Archive& a) {
-    Policy policy = self.policy_;  // a copy: its options are looked at as those to be changed
-    const int code = policy.score.code();
-    a.same("score", policy.sharing == Sharing::layer ? -1 - code : code);
-    a.same("select", policy.select.code());
-    a.same("kv_heads", self.heads_);
-    a.same("max_chunk", self.max_chunk_);
-    OptionsOfFile<Archive> fields(a);
-    policy.options(fields);
-    a.number("rows", self.rows_, 0, self.capacity_);
-    a.number("hive", self.hive_, 0, (std::max)(0, self.rows_ - policy.protect.sink - policy.protect.window));
-    a.number("next_position", self.next_, self.rows_, (std::numeric_limits<std::int32_t>::max)());
-    const std::size_t rows = static_cast<std::size_t>(self.rows_);
-    for (int h = 0; h < self.heads_; ++h) {
-      a.array(self.positions_.row(h), rows);
-      for (int i = 0; i < self.score().states(); ++i) self.score().state(i, h).archive(a, rows);
-    }
-    Pins::archive(self.pins_, a);
-    self.loaded(a);
-  }
+  static void archive(Self& self, Archive& a);
 
  private:
+  friend class ModelEvictor;
+  /// What the score is shown of K and V.
+  struct Shown {
+    const FloatRows *keys = nullptr, *values = nullptr, *unrotated = nullptr;
+  };
+
   template <class... N>
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
@@ -273,15 +274,7 @@ class Evictor {
   int room() const { return policy_.select.room(policy_.protect, max_chunk_); }
 
   void loaded(Writer&) const {}
-  void loaded(Reader&) {
-    positions_.require_ascending(rows_, next_);
-    require_range<FileError>("pinned rows", pins_.count_from(policy_.protect.sink), 0, room());
-    for (const Pins::Range& r : pins_.ranges()) positions_.require_held<FileError>(rows_, next_, r.first, r.count);
-    for (int i = 0; needs_.attention && i < score().states(); ++i)
-      for (int h = 0; h < heads_; ++h) score().state(i, h).require_attention_sums("scores", rows_);
-    observed_ = next_;
-    undo_.clear(next_);
-  }
+  void loaded(Reader&);
 
   static void check_range(int first, int count) {
     require_at_least("first", first, 0);
@@ -299,51 +292,69 @@ class Evictor {
     score().observe(sums, s == 0);
   }
 
-  const KeptRows& choose(const FloatRows* keys, const FloatRows* values, const FloatRows* unrotated) {
-    const Regions r = regions();
-    if (!select_.should_evict(r)) {
-      kept_.begin(rows_, rows_);
-      for (int h = 0; h < heads_; ++h) std::iota(kept_.list(h), kept_.list(h) + rows_, 0);
-      return kept_;
-    }
-    int middle = 0, forgotten = -1;
-    for (int h = 0; h < heads_; ++h) {
-      importance(h, r, keys, values, unrotated);
-      std::int32_t* kept = kept_.list(h);
-      std::iota(kept, kept + r.sink, 0);
-      middle = thinner_(select_, r, pins_, positions_.row(h) + r.sink, kept + r.sink, &forgotten);
-      for (int i = 0; i < middle; ++i) kept[r.sink + i] += r.sink;
-      std::iota(kept + r.sink + middle, kept + r.sink + middle + r.window, r.sink + r.middle());
-    }
-    kept_.begin(rows_, r.sink + middle + r.window);
-    positions_.compact(kept_);
-    score().keep(kept_);
-    if (forgotten >= 0) score().forget(r.sink + forgotten);
-    rows_ = kept_.size();
-    hive_ = middle;
-    const int spare = rows_seen_ == 0 ? 0 : (std::max)(0, r.window - (rows_seen_ - 1));
-    undo_.clear((std::max)(undo_.floor(), next_ - spare));
-    return kept_;
+  bool shares() const { return policy_.sharing != Sharing::head; }
+  void require_blind() const {
+    if (needs_.rows()) fail("policy", policy_.name, "one that looks at neither keys nor values");
+  }
+  /// f(Shown) of keys and values as they are stored. Errors: another shape.
+  template <class T, class F>
+  decltype(auto) showing(const RowsView<T>& keys, const RowsView<T>& values, F&& f) {
+    require_rows("keys", keys, heads_, rows_);
+    require_rows("values", values, heads_, rows_);
+    const FloatRowsOf<T> k(keys), v(values);
+    return unrotation_(k, v, positions(), [&](const FloatRows* u) -> decltype(auto) { return f(Shown{&k, &v, u}); });
   }
 
-  /// How important the middle rows of a head are, into thinner_.importance(). Of a layer: the sum over its heads, made
-  /// at the first.
-  void importance(int head, const Regions& r, const FloatRows* keys, const FloatRows* values,
-                  const FloatRows* unrotated) {
-    const auto ask = [&](int h, double* out) {
-      score().importance({h, r.sink, r.middle(), positions_.row(h), next_, keys, values, unrotated}, out);
-    };
-    if (policy_.sharing == Sharing::head) return ask(head, thinner_.importance());
-    double *sum = shared_.data(), *one = sum + capacity_;
-    const int count = r.middle();
-    if (head == 0) {
-      std::fill_n(sum, count, 0.);
+  const KeptRows& choose(const Shown& shown, std::optional<int> to) {
+    if (!evicts(to)) return keep_all();
+    int forgotten = -1;
+    if (!shares()) {
       for (int h = 0; h < heads_; ++h) {
-        ask(h, one);
-        for (int i = 0; i < count; ++i) sum[i] += one[i];
+        ask(h, shown, chooser_.importance());
+        forgotten = list(h, to);
       }
+    } else {
+      shared_.begin(regions().middle());
+      ask_all(shown, shared_);
+      forgotten = list_shared(shared_, to);
     }
-    std::copy_n(sum, count, thinner_.importance());
+    return keep(forgotten);
+  }
+  int list(int head, std::optional<int> to) { return chooser_.list(head, regions(), pins_, positions_.row(head), to); }
+  /// One list for all heads.
+  int list_shared(const SharedImportance& all, std::optional<int> to) {
+    all.write(chooser_.importance());
+    const int forgotten = list(0, to);
+    chooser_.list_as(chooser_);
+    return forgotten;
+  }
+  const KeptRows& keep_all() {
+    chooser_.list_all(rows_);
+    return kept();
+  }
+  /// How important the middle rows of a head are, [middle].
+  void ask(int head, const Shown& shown, double* out) {
+    const Regions r = regions();
+    score().importance(
+        {head, r.sink, r.middle(), positions_.row(head), next_, shown.keys, shown.values, shown.unrotated}, out);
+  }
+  void ask_all(const Shown& shown, SharedImportance& all) {
+    for (int h = 0; h < heads_; ++h) {
+      ask(h, shown, all.scores());
+      all.add();
+    }
+  }
+  /// The lists are made: positions, scores and regions follow. Rows [0, forgotten) stay unread; -1: none.
+  const KeptRows& keep(int forgotten) {
+    const Regions r = regions();
+    positions_.compact(kept());
+    score().keep(kept());
+    if (forgotten >= 0) score().forget(forgotten);
+    rows_ = kept().size();
+    hive_ = rows_ - r.sink - r.window;
+    const int spare = rows_seen_ == 0 ? 0 : (std::max)(0, r.window - (rows_seen_ - 1));
+    undo_.clear((std::max)(undo_.floor(), next_ - spare));
+    return kept();
   }
 
   Policy policy_;
@@ -353,14 +364,12 @@ class Evictor {
   AnyScore score_;  // this sequence's
   int rows_ = 0, hive_ = 0, next_ = 0;
   int observed_ = 0;  // tokens before this position have been observed
-  AnySelect select_;
-  KeptRows kept_;
+  RowChooser chooser_;
   Pins pins_;
-  Thinner<AnySelect> thinner_;
   UndoLog undo_;
   RowPositions positions_;
-  std::vector<float> sums_;     // [kv_heads, capacity], of a query, where the score looks at attention
-  std::vector<double> shared_;  // [2, capacity]: the sum over heads, and one head's; where heads share
+  std::vector<float> sums_;  // [kv_heads, capacity], of a query, where the score looks at attention
+  SharedImportance shared_;  // where heads share
 };
 
 }  // namespace buzz

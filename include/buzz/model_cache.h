@@ -2,16 +2,25 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
+#include "buzz/model_evictor.h"
 
 namespace buzz {
 
 /// The caches of all layers of one sequence, each layer of its own description, global or sliding. Sequences side by
 /// side have a ModelCache each. Layers share the angles of their positions: see RopeTable. Each policy is told which
 /// layer's it is (Policy::for_layer). What a layer refuses is named by it: "layer[2].window".
+///
+///     for (int i = 0; i < model.layers(); ++i) model.layer(i).attend(q, k, v, out);  // one pass
+///     model.evict();  // where a policy says Sharing::model: all layers but sliding ones keep one list of rows
+///
+/// Who forgets the last line is refused at an append(), CacheFull, as soon as there is no room.
 template <class T>
 class ModelCache {
  public:
@@ -22,13 +31,17 @@ class ModelCache {
   explicit ModelCache(const std::vector<Layer>& layers,
                       std::size_t max_bytes = (std::numeric_limits<std::size_t>::max)()) {
     const auto tables = tables_of(layers);
+    model_ = model_of(layers);
     if (max_bytes < (std::numeric_limits<std::size_t>::max)()) {
       const std::size_t bytes = memory_of(layers).total();
       if (bytes > max_bytes) fail("bytes", std::to_string(bytes), "<= max_bytes = " + std::to_string(max_bytes));
     }
     layers_.reserve(layers.size());
     for (std::size_t i = 0; i < layers.size(); ++i)
-      of_layer(i, [&] { layers_.push_back(Cache(tables[i], at(layers, i))); });
+      of_layer(i, [&] {
+        layers_.push_back(Cache(tables[i], at(layers, i)));
+        layers_[i].of_model_ = layers[i].policy.sharing == Sharing::model;
+      });
   }
   /// Layers that are alike but for their policies.
   ModelCache(const Shape& shape, const std::vector<Policy>& policies, const Rope& rope = {},
@@ -46,10 +59,20 @@ class ModelCache {
   const Cache& layer(int i) const { return layers_[index(i)]; }  ///< to read
   int rows(int i) const { return layer(i).rows(); }              ///< of each head of layer i; errors: as layer()
 
+  /// Step 4 of all layers, after the last one's attend() or observe(): evicts where it should, layers of Sharing::model
+  /// together. Returns whether any did. Errors: one that should has unobserved(), or one of Sharing::model has not
+  /// appended and pinned what the others have; all are then as they were. O(the layers' evictions).
+  bool evict() { return evict({}); }
+  /// Evicts whatever should_evict() says, once a prompt was read whole: exactly `to` rows are left in each layer, or
+  /// all where there are no more; sliding layers are left alone. Returns whether any row went. Errors: those, and fewer
+  /// rows than a layer's evictor().least_rows().
+  bool evict_to(int to) { return evict(std::optional<int>(to)); }
+
   /// Bytes allocated, all layers, by part and together. A table of angles counts once, whoever shares it, so that this
-  /// may be less than all layer(i).memory().
+  /// may be less than all layer(i).memory(); what layers of Sharing::model choose in comes on top.
   Memory memory() const {
     Memory sum;
+    sum.policy = model_.bytes();
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       sum += layers_[i].memory();
       if (first_with_table(i) < i) sum.scratch -= layers_[i].table_->bytes();
@@ -62,6 +85,7 @@ class ModelCache {
   static Memory memory_of(const std::vector<Layer>& layers) {
     const auto tables = tables_of(layers);
     Memory sum;
+    sum.policy = model_of(layers).bytes();
     for (std::size_t i = 0; i < layers.size(); ++i)
       of_layer(i, [&] {
         sum += Cache::memory_without_table(at(layers, i), tables[i]->rotation());
@@ -127,17 +151,66 @@ class ModelCache {
       Cache::archive(c, reader);
     });
     reader.finish();
+    loaded.model_.template require_in_step<FileError>(Evictors<const Cache>{loaded.layers_});
     *this = std::move(loaded);
   }
 
  private:
-  ModelCache(const ModelCache& other, int) {
+  ModelCache(const ModelCache& other, int) : model_(other.model_) {
     layers_.reserve(other.layers_.size());
     for (std::size_t i = 0; i < other.layers_.size(); ++i) {
       const std::size_t first = other.first_with_table(i);
       layers_.push_back(first == i ? other.layers_[i].fork() : Cache(other.layers_[i]));
       layers_[i].table_ = layers_[first].table_;
     }
+  }
+
+  /// The layers' evictors, as ModelEvictor reads them.
+  template <class C>
+  struct Evictors {
+    std::conditional_t<std::is_const<C>::value, const std::vector<Cache>, std::vector<Cache>>& layers;
+    std::size_t size() const { return layers.size(); }
+    auto& operator[](std::size_t i) const { return layers[i].evictor_; }
+  };
+  /// Who chooses for the layers of Sharing::model. Errors: a sliding one, or a global one of another sharing beside
+  /// them; those of ModelEvictor.
+  static ModelEvictor model_of(const std::vector<Layer>& layers) {
+    bool any = false;
+    for (const Layer& l : layers) any |= l.policy.sharing == Sharing::model;
+    for (std::size_t i = 0; i < layers.size() && any; ++i)
+      of_layer(i, [&] {
+        if ((layers[i].policy.sharing == Sharing::model) == layers[i].sliding)
+          fail("sharing", layers[i].sliding ? "model" : "head or layer",
+               layers[i].sliding ? "head (a sliding layer)" : "model, as the model's other layers");
+      });
+    return ModelEvictor(static_cast<int>(layers.size()), [&](int i) {
+      const Layer& l = layers[static_cast<std::size_t>(i)];
+      return ModelEvictor::Member{l.policy, l.shape.kv_heads, l.shape.max_chunk};
+    });
+  }
+
+  bool evict(std::optional<int> to) {
+    Evictors<Cache> evictors{layers_};
+    const bool model = model_.evicts(evictors, to);
+    const auto evicts = [&](const Cache& c) { return !(to && c.is_sliding()) && c.evictor().evicts(to); };
+    for_each([&](const Cache& c) { evicts(c) ? c.require_observed("an eviction") : void(); });
+    if (model)
+      model_.select(
+          evictors,
+          [&](int i) {
+            const Cache& c = layers_[static_cast<std::size_t>(i)];
+            return std::make_pair(c.store_.keys(c.rows()), c.store_.values(c.rows()));
+          },
+          to);
+    bool any = model;
+    for (Cache& c : layers_) {
+      if (c.policy().sharing == Sharing::model) {
+        if (model) c.compact(c.evictor_.kept());
+      } else if (evicts(c)) {
+        any = c.evict(to);
+      }
+    }
+    return any;
   }
 
   /// The first layer that has layer i's table of angles.
@@ -198,6 +271,7 @@ class ModelCache {
   }
 
   std::vector<Cache> layers_;
+  ModelEvictor model_;  // of the layers of Sharing::model
 };
 
 }  // namespace buzz

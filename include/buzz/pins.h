@@ -16,6 +16,7 @@ class Pins {
     int first;                                 ///< >= 0
     int count;                                 ///< >= 1
     int end() const { return first + count; }  ///< the one after the last
+    bool operator==(const Range& other) const { return first == other.first && count == other.count; }  ///< the same?
   };
 
   bool empty() const { return ranges_.empty(); }                ///< are there none?
@@ -51,6 +52,8 @@ class Pins {
     }
     return result;
   }
+
+  bool operator==(const Pins& other) const { return ranges_ == other.ranges_; }  ///< the same positions?
 
   /// Writes or reads the ranges. Errors: ranges that overlap or go back.
   template <class Self, class Archive>

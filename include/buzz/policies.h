@@ -11,14 +11,14 @@ namespace buzz {
 
 /// A score with a selection: a policy of one's own.
 inline Policy policy(ScoreSpec score, const Selection& select, const Protect& protect = {},
-                     Sharing sharing = Sharing::head) {
-  return {"", std::move(score), select, protect, sharing};
+                     Sharing sharing = Sharing::head, const ReductionOptions& reduction = {}) {
+  return {"", std::move(score), select, protect, sharing, reduction};
 }
 /// The same with a score of one's own: a class derived from Score that can be copied.
 template <class S>
 Policy policy(std::unique_ptr<S> score, const Selection& select, const Protect& protect = {},
-              Sharing sharing = Sharing::head) {
-  return policy(own_score(std::move(score)), select, protect, sharing);
+              Sharing sharing = Sharing::head, const ReductionOptions& reduction = {}) {
+  return policy(own_score(std::move(score)), select, protect, sharing, reduction);
 }
 
 /// What sink and window protect, and a policy's other options.

@@ -66,9 +66,14 @@ inline std::string in_words(const ScoreSpec& score) {
   return "a score of one's own";
 }
 
-/// Of a policy that has been checked, with room for so many rows. Errors: a score that the device does not have.
+/// Of a policy that has been checked, with room for so many rows. Errors: a score, a sharing or a reduction that the
+/// device does not have.
 inline DevicePolicy on_device(const Policy& policy, int capacity) {
   DevicePolicy d;
+  if (policy.sharing == Sharing::model)
+    fail("sharing", "model", "head or layer: the device evicts each layer by itself");
+  if (policy.sharing == Sharing::layer && policy.reduction.reduce != Reduction::sum)
+    fail("reduce", "mean, maximum or top", "sum: the device has no other");
   const bool faded = policy.score.kind == ScoreKind::faded;
   const ScoreSpec& score = faded ? policy.score.of[0] : policy.score;
   if (score.kind == ScoreKind::attention_sum)

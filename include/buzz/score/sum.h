@@ -1,26 +1,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "buzz/finite.h"
+#include "buzz/score/standardise.h"
 #include "buzz/score/wrapped.h"
 
 namespace buzz {
-
-/// Gives values [count] the mean 0 and the deviation 1 (of all of them, not of a sample); equal ones become 0. One that
-/// is not finite makes all NaN. O(count).
-inline void standardise(double* values, int count) {
-  double sum = 0, squares = 0;
-  for (int i = 0; i < count; ++i) sum += values[i];
-  const double mean = sum / count;
-  for (int i = 0; i < count; ++i) squares += (values[i] - mean) * (values[i] - mean);
-  const double deviation = std::sqrt(squares / count);
-  for (int i = 0; i < count; ++i) values[i] = is_zero(deviation) ? 0 : (values[i] - mean) / deviation;
-}
 
 /// Score: one's plus `weight` times another's, each with mean 0 and deviation 1 over the candidates of its head, so
 /// that units do not matter. At most one of the two may be stateful. What is not finite makes its head's NaN,

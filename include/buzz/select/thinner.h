@@ -10,7 +10,6 @@ namespace buzz {
 
 /// Thins the middle rows of one head by a selection's passes until its budget holds, around pinned rows. Allocates in
 /// the constructor alone.
-template <class Select>
 class Thinner {
  public:
   /// For heads of up to `capacity` rows.
@@ -25,6 +24,7 @@ class Thinner {
   /// Writes the indices of the middle rows that stay, ascending, and returns how many; `positions` are the middle
   /// rows'. `forgotten`: how many rows, pinned ones too, were kept unread at the beginning; -1: scores are read again.
   /// O(middle) a pass, and what the selection takes.
+  template <class Select>
   int operator()(const Select& select, const Regions& r, const Pins& pins, const std::int32_t* positions,
                  std::int32_t* kept, int* forgotten) {
     return pins.empty() ? thin(select, r.hive, r.unfiltered, 0, 0, kept, forgotten)
@@ -39,6 +39,7 @@ class Thinner {
   /// Passes over importance_[0, hive + unfiltered) until the budget holds, with `pinned` more rows counted,
   /// `pinned_hive` of them in the hive; writes the indices kept, ascending, and returns how many. `forgotten`: how many
   /// rows, pinned ones too, were kept unread at the beginning; -1: scores are read again.
+  template <class Select>
   int thin(const Select& select, int hive, int unfiltered, int pinned_hive, int pinned, std::int32_t* kept,
            int* forgotten) {
     int unread = select.forgotten(hive);
@@ -60,6 +61,7 @@ class Thinner {
   }
 
   /// The same where rows may be pinned: those stay, and the others are thinned as if they were not there.
+  template <class Select>
   int around(const Select& select, const Regions& r, const Pins& pins, const std::int32_t* positions,
              std::int32_t* kept, int* forgotten) {
     int hive = 0, free = 0, pinned_hive = 0;

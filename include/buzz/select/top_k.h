@@ -48,7 +48,12 @@ class TopK {
   /// the kept rows in order.
   template <class Real>
   int pass(const Real* importance, int hive, int unfiltered, int pinned, std::int32_t* out) const {
-    const int count = hive + unfiltered, kept = (std::min)(heavy_ - pinned, count);
+    const int count = hive + unfiltered;
+    return best(importance, count, (std::min)(heavy_ - pinned, count), out);
+  }
+  /// The `kept` heaviest of importance[0..count), kept <= count, ascending; ties fall to the lowest. Returns `kept`.
+  template <class Real>
+  static int best(const Real* importance, int count, int kept, std::int32_t* out) {
     std::iota(out, out + count, 0);
     const auto before = [importance](std::int32_t a, std::int32_t b) {
       return beats(importance[a], importance[b]) || (!beats(importance[b], importance[a]) && a < b);
