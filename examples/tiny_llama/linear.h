@@ -16,7 +16,7 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 using Vector = Eigen::Matrix<float, 1, Eigen::Dynamic>;
 
 /// [rows, columns], as the file's bytes: a few rows at a time become floats, in a thread's own buffer, and Eigen does
-/// the product with those.
+/// the product with those. One row of x is multiplied a block at a time.
 class Linear {
  public:
   Linear() = default;
@@ -36,9 +36,7 @@ class Linear {
 
   /// Rows first to first + count - 1 as floats, [count, columns].
   void read(int first, int count, float* out) const {
-    const std::size_t row_bytes = bytes_.size() / static_cast<std::size_t>(rows_);
-    quant::to_float(type_, bytes_.data() + row_bytes * static_cast<std::size_t>(first), std::int64_t{count} * columns_,
-                    out);
+    quant::to_float(type_, row(first), std::int64_t{count} * columns_, out);
   }
 
   /// The rows that make one piece of work of a product with so many rows of x: the same whoever runs it.
@@ -47,12 +45,10 @@ class Linear {
   /// Piece number `piece` of y = x * its transpose. x: [n, columns]; y: [n, rows].
   void multiply(const Eigen::Ref<const Matrix>& x, Eigen::Ref<Matrix> y, int piece) const {
     const int most = piece_rows(x.rows()), first = piece * most, count = (std::min)(most, rows_ - first);
-    if (x.rows() == 1) {  // a row of weights at a time, which stays in the first-level cache
-      Eigen::Map<Vector> weights(buffer(columns_), columns_);
-      for (int i = first; i < first + count; ++i) {
-        read(i, 1, weights.data());
-        y(0, i) = x.row(0).dot(weights);
-      }
+    if (x.rows() == 1) {
+      quant::with_format(type_, [&](auto format) {
+        multiply_one<decltype(format)>(row(first), count, columns_, x.data(), y.data() + first);
+      });
     } else {
       Eigen::Map<Matrix> weights(buffer(std::ptrdiff_t{count} * columns_), count, columns_);
       read(first, count, weights.data());
@@ -61,6 +57,29 @@ class Linear {
   }
 
  private:
+  const char* row(int i) const {
+    return bytes_.data() + bytes_.size() / static_cast<std::size_t>(rows_) * static_cast<std::size_t>(i);
+  }
+
+  /// y[i] = x * row i, of `count` rows. x: [columns].
+  template <class F>
+  static void multiply_one(const char* rows, int count, int columns, const float* x, float* y) {
+    const std::ptrdiff_t blocks = columns / F::numbers, row_bytes = blocks * F::bytes;
+    if constexpr (F::numbers == 1) {  // a row at a time, which stays in the first-level cache
+      Eigen::Map<Vector> row(buffer(columns), columns);
+      for (int i = 0; i < count; ++i) {
+        quant::to_float(F::type, rows + row_bytes * i, columns, row.data());
+        y[i] = row.dot(Eigen::Map<const Vector>(x, columns));
+      }
+    } else {
+      const int parts = columns / F::part;
+      Eigen::Map<Vector> sums(buffer(parts), parts);
+      for (int p = 0; p < parts; ++p)
+        sums[p] = Eigen::Map<const Eigen::Array<float, F::part, 1>>(x + p * F::part).sum();
+      for (int i = 0; i < count; ++i) y[i] = quant::dot_blocks<F>(rows + row_bytes * i, blocks, x, sums.data());
+    }
+  }
+
   static float* buffer(std::ptrdiff_t size) {
     static thread_local Vector floats;
     if (floats.size() < size) floats.resize(size);

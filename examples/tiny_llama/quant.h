@@ -184,22 +184,57 @@ inline std::string all_formats() {
   return text;
 }
 
-/// `count` blocks as floats: all integers first, since a load of bytes that have just been stored in parts would wait.
+/// Blocks that are 256 numbers together.
+template <class F>
+constexpr int at_once = 256 / F::numbers;
+
+/// The integers of at most at_once<F> blocks, as floats: first all bytes, since a load of bytes that have just been
+/// stored in parts would wait.
+template <class F>
+void read_integers(const char* bytes, int blocks, float* out) {
+  signed char q[256];
+  for (int b = 0; b < blocks; ++b) F::unpack(bytes + b * F::bytes, q + b * F::numbers);
+  for (int b = 0; b < blocks; ++b)
+    for (int i = 0; i < F::numbers; ++i) out[b * F::numbers + i] = static_cast<float>(q[b * F::numbers + i]);
+}
+
+/// `count` blocks as floats.
 template <class F>
 void read_blocks(const char* bytes, std::int64_t count, float* out) {
-  constexpr int most = 256 / F::numbers, parts = F::numbers / F::part;
-  for (; count > 0; count -= most, bytes += most * F::bytes, out += most * F::numbers) {
-    const int blocks = count < most ? static_cast<int>(count) : most;
-    signed char q[256];
-    for (int b = 0; b < blocks; ++b) F::unpack(bytes + b * F::bytes, q + b * F::numbers);
-    for (int b = 0; b < blocks; ++b)
-      for (int i = 0; i < F::numbers; ++i) out[b * F::numbers + i] = static_cast<float>(q[b * F::numbers + i]);
+  constexpr int parts = F::numbers / F::part;
+  for (; count > 0; count -= at_once<F>, bytes += at_once<F> * F::bytes, out += 256) {
+    const int blocks = count < at_once<F> ? static_cast<int>(count) : at_once<F>;
+    read_integers<F>(bytes, blocks, out);
     for (int p = 0; p < blocks * parts; ++p) {
       const Scales s = F::scales(bytes + p / parts * F::bytes, p % parts);
       Eigen::Map<Eigen::Array<float, F::part, 1>> part(out + p * F::part);
       part = part * s.scale + s.offset;
     }
   }
+}
+
+/// x times `count` blocks: a part's integers are multiplied first, and the sum of them by the scale. sums: those of x
+/// over each part.
+template <class F>
+float dot_blocks(const char* bytes, std::int64_t count, const float* x, const float* sums) {
+  constexpr int parts = F::numbers / F::part, lanes = 8;
+  using Lanes = Eigen::Array<float, lanes, 1>;
+  Lanes all = Lanes::Zero();
+  float offsets = 0;
+  for (; count > 0; count -= at_once<F>, bytes += at_once<F> * F::bytes) {
+    const int blocks = count < at_once<F> ? static_cast<int>(count) : at_once<F>;
+    float q[256];
+    read_integers<F>(bytes, blocks, q);
+    for (int p = 0; p < blocks * parts; ++p, x += F::part) {
+      Lanes part = Lanes::Zero();
+      for (int i = 0; i < F::part; i += lanes)
+        part += Eigen::Map<const Lanes>(q + p * F::part + i) * Eigen::Map<const Lanes>(x + i);
+      const Scales s = F::scales(bytes + p / parts * F::bytes, p % parts);
+      all += part * s.scale;
+      offsets += s.offset * *sums++;
+    }
+  }
+  return all.sum() + offsets;
 }
 
 /// The floats that `count` numbers, whole blocks, stand for: exactly what the formulas above give in float.
