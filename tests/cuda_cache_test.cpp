@@ -419,6 +419,17 @@ TEST(CudaCache, RefusesTheScoresThatTheDeviceDoesNotHaveByName) {
   expect(buzz::own_score(std::make_unique<Mine>()), "a score of one's own");
 }
 
+TEST(CudaCache, RefusesSharingsAndReductionsThatTheDeviceDoesNotHaveByName) {
+  const auto made = [](const std::string& text) {
+    return said([&] { emulated::Twin<float>::Cache::bytes({2, 1, 64}, {}, buzz::policy(text)); });
+  };
+  EXPECT_EQ(made("tova:sharing=model"),
+            "buzz: sharing = model, allowed: head or layer: the device evicts each layer by itself");
+  EXPECT_EQ(made("tova:reduce=mean"), "buzz: reduce = mean, maximum or top, allowed: sum: the device has no other");
+  EXPECT_EQ(made("tova:sharing=head,reduce=mean"), "nothing") << "nothing is reduced";
+  EXPECT_EQ(made("heavy_hitter:sharing=layer"), "nothing");
+}
+
 TEST(CudaCache, CompactPositionsAreRefusedWhereARowMovesOften) {
   using Cache = emulated::Twin<float>::Cache;
   buzz::BeehiveOptions options;
