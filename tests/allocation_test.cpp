@@ -231,6 +231,14 @@ TYPED_TEST(Allocation, NoneWhereKeysAreRotatedBack) {
   buzz::Rope rope;
   rope.base = 10000;
   expect_no_allocation<TypeParam>({4, 2, 32, 16}, rope, buzz::policy("leverage:rows=32,max_chunk=16"));
+  for (const char* name : {"expected_attention", "tri_attention", "cap_kv"})
+    for (buzz::Positions positions : {buzz::Positions::logical, buzz::Positions::compact})
+      for (const int dim : {32, 300}) {
+        rope.positions = positions;
+        expect_no_allocation<TypeParam>({4, 2, dim, 16}, rope,
+                                        buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
+      }
+  rope.positions = buzz::Positions::logical;
   expect_no_allocation<TypeParam>({2, 1, 300, 16}, rope, buzz::policy("leverage:rows=32,max_chunk=16"));
 }
 
@@ -249,7 +257,8 @@ TYPED_TEST(Allocation, NoneInAnyPolicy) {
     diverse.unlike = unlike;
     expect_no_allocation<TypeParam>(shape, {}, buzz::diverse_beehive(diverse));
   }
-  for (const char* name : {"key_value_beehive", "key_diff", "key_outliers", "leverage", "lag_kv", "tova", "snap_kv"})
+  for (const char* name : {"key_value_beehive", "key_diff", "key_outliers", "leverage", "lag_kv", "expected_attention",
+                           "tri_attention", "tova", "snap_kv"})
     expect_no_allocation<TypeParam>(shape, {}, buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
   expect_no_allocation<TypeParam>(shape, {}, buzz::policy("leverage:rows=32,max_chunk=16,of=values"));
 }

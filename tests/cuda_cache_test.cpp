@@ -397,7 +397,9 @@ TEST(CudaCache, RefusesTheScoresThatTheDeviceDoesNotHaveByName) {
     refused += info.name + std::string(" ");
     EXPECT_EQ(what.find(std::string("buzz: policy = ") + info.name + ": "), 0u) << what;
   }
-  EXPECT_EQ(refused, "key_value_beehive leverage lag_kv calibrated snap_kv user_scores ");
+  EXPECT_EQ(
+      refused,
+      "key_value_beehive leverage lag_kv calibrated expected_attention tri_attention cap_kv snap_kv user_scores ");
   const std::string allowed =
       ", allowed: attention sum or key diversity, faded or not, or no score: the device has no other";
   const auto expect = [&](buzz::ScoreSpec score, const std::string& words) {
@@ -409,6 +411,9 @@ TEST(CudaCache, RefusesTheScoresThatTheDeviceDoesNotHaveByName) {
   expect(buzz::faded(buzz::leverage_score()), "faded leverage");
   expect(buzz::lag_score(), "lag of keys and values");
   expect(buzz::calibrated_score({}), "calibrated weights");
+  expect(buzz::expected_score(), "expected attention");
+  expect(buzz::tri_score(), "attention over distances to come");
+  expect(buzz::cap_score(), "capacity of values");
   expect(buzz::sum(buzz::attention_sum(), buzz::key_diversity()), "sum");
   expect(buzz::faded(buzz::faded(buzz::key_diversity())), "faded faded key diversity");
   expect(buzz::faded(buzz::no_score()), "faded no score");

@@ -158,11 +158,12 @@ class Options : public testing::Test {
   }
 };
 
-using Policies = testing::Types<typed::Beehive, typed::Strided, typed::DiverseBeehive, typed::KeyValueBeehive,
-                                typed::HeavyHitter, typed::KeyDiff, typed::KeyOutliers, typed::Leverage, typed::LagKv,
-                                typed::Tova, typed::SnapKv, typed::Streaming, typed::Full,
-                                typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>,
-                                typed::Policy<typed::UserScores, buzz::TopK>>;
+using Policies =
+    testing::Types<typed::Beehive, typed::Strided, typed::DiverseBeehive, typed::KeyValueBeehive, typed::HeavyHitter,
+                   typed::KeyDiff, typed::KeyOutliers, typed::Leverage, typed::LagKv, typed::ExpectedAttention,
+                   typed::TriAttention, typed::CapKv, typed::Tova, typed::SnapKv, typed::Streaming, typed::Full,
+                   typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>,
+                   typed::Policy<typed::UserScores, buzz::TopK>>;
 TYPED_TEST_SUITE(Options, Policies);
 
 TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
@@ -198,6 +199,15 @@ TYPED_TEST(Options, AreRefusedByNameOrHonoured) {
     this->real("ridge", &Given::ridge);
   }
   if constexpr (std::is_base_of<buzz::LagOptions, Given>::value) this->whole("lag", &Given::lag);
+  if constexpr (std::is_base_of<buzz::ExpectedOptions, Given>::value) {
+    this->whole("horizon", &Given::horizon);
+    this->name("times", &Given::times);
+  }
+  if constexpr (std::is_base_of<buzz::CapOptions, Given>::value) {
+    this->whole("horizon", &Given::horizon);
+    this->real("sharpness", &Given::sharpness);
+  }
+  if constexpr (std::is_base_of<buzz::TriOptions, Given>::value) this->whole("reach", &Given::reach);
   if constexpr (std::is_base_of<buzz::RecentAttentionOptions, Given>::value) {
     this->whole("queries", &Given::queries);
     this->whole("kernel", &Given::kernel);

@@ -15,7 +15,7 @@ std::size_t rows(const buzz::Policy& policy) { return static_cast<std::size_t>(p
 /// after its end.
 std::size_t of_the_score(const buzz::Policy& policy, std::size_t kv_heads, int max_rollback = 0) {
   const auto evictor = std::make_unique<buzz::Evictor>(policy, static_cast<int>(kv_heads), max_chunk, max_rollback,
-                                                       buzz::ShownRows{64, 48, buzz::Rope{10000.0}});
+                                                       buzz::ShownRows{64, 48, buzz::Rope{10000.0}, 16});
   return evictor->bytes() - (8 * kv_heads + 16) * rows(policy);
 }
 
@@ -49,6 +49,10 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   o.weights = weights;
   EXPECT_EQ(of_the_score(calibrated(o), 8), 4 * 8 * rows(calibrated(o)) + 4 * 64 + 4 * 64);
   EXPECT_EQ(of_the_score(calibrated(o), 8, 10), of_the_score(calibrated(o), 8)) << "rollback copies nothing";
+  const std::size_t queries = (2 * 64 + 1) * 16 * 20 + 4;  // two query heads a group
+  EXPECT_EQ(of_the_score(expected_attention(), 8), queries + 8 * 2 * (64 + rows(expected_attention())));
+  EXPECT_EQ(of_the_score(tri_attention(), 8), queries + 8 * 2 * (2 * 64 + rows(tri_attention())) + 8 * 64);
+  EXPECT_EQ(of_the_score(cap_kv(), 8), queries + 8 * 2 * 64 + 4u * 48 * (48 + 1) + 8 * (64 + rows(cap_kv())));
   EXPECT_EQ(of_the_score(key_value_beehive(), 8), (16 + 8) * rows(key_value_beehive()));
 }
 
@@ -57,6 +61,7 @@ TEST(Knobs, RollbackTakesTheMemoryThatThePageSays) {
   EXPECT_EQ(copies(buzz::beehive()), 10 * (8 * 8 * rows(buzz::beehive()) + 4));
   EXPECT_EQ(copies(buzz::snap_kv()), 10 * (4 * 8 * rows(buzz::snap_kv()) + 4));
   EXPECT_EQ(copies(buzz::streaming()), 0u);
+  EXPECT_EQ(copies(buzz::tri_attention()), 10 * ((2 * 64 + 1) * 16 * 4 + 4));
 }
 
 TEST(Knobs, RollbackTakesTheScratchThatThePageSays) {

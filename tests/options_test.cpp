@@ -37,6 +37,9 @@ TEST(ForRows, UsesTheWholeBudgetInEveryPolicy) {
   uses_all<typed::Leverage>();
   uses_all<typed::LagKv>();
   uses_all<typed::Calibrated>();
+  uses_all<typed::ExpectedAttention>();
+  uses_all<typed::TriAttention>();
+  uses_all<typed::CapKv>();
   uses_all<typed::Tova>();
   uses_all<typed::SnapKv>();
   uses_all<typed::Streaming>();

@@ -22,7 +22,7 @@ inline bool beats(double a, double b) {
 }
 
 /// Rotates each pair of rope_dims elements of `x`, from rope_first on, by position * base^(-2i / dims) radians.
-inline Vector rotate(Vector x, int position, const Options& o) {
+inline Vector rotate(Vector x, double position, const Options& o) {
   if (o.rope_base == 0) return x;
   for (int i = 0; i < o.rope_dims / 2; ++i) {
     const double angle = position * std::pow(o.rope_base, -2.0 * i / o.rope_dims);
@@ -67,7 +67,20 @@ inline std::vector<int> best_of_chunks(const std::vector<double>& scores, const 
 /// One layer of one sequence.
 class Cache {
  public:
-  explicit Cache(const Options& options) : o_(options), heads_(static_cast<std::size_t>(options.kv_heads)) {}
+  explicit Cache(const Options& options)
+      : o_(options),
+        heads_(static_cast<std::size_t>(options.kv_heads)),
+        asked_(static_cast<std::size_t>(options.query_heads)) {
+    turning_.to = [options](const Vector& x, double position) { return rotate(x, position, options); };
+    turning_.compact = options.rope_compact;
+    const auto index = [](int i) { return static_cast<std::size_t>(i); };
+    for (int i = 0; options.rope_base != 0 && i < options.rope_dims / 2; ++i)
+      turning_.pairs.emplace_back(
+          index(options.rope_first + (options.rope_halves ? i : 2 * i)),
+          index(options.rope_first + (options.rope_halves ? i + options.rope_dims / 2 : 2 * i + 1)));
+  }
+  /// For a caller that rotates queries and keys itself: this is how.
+  void turns(const Turning& turning) { turning_ = turning; }
 
   int rows() const { return static_cast<int>(heads_[0].size()); }
   int next_position() const { return next_position_; }
@@ -185,6 +198,12 @@ class Cache {
     }
   }
   void observe() { observe(probabilities_); }
+  /// The newest rows' queries before any rotation; those of the sink's tokens do not count.
+  void observe_queries(const Tokens& queries) {
+    for (std::size_t i = 0; i < queries.size(); ++i)
+      for (std::size_t q = 0; q < asked_.size(); ++q)
+        if (next_position_ - static_cast<int>(queries.size() - i) >= o_.sink) asked_[q].push_back(queries[i][q]);
+  }
 
   bool should_evict() const {
     const Regions r = regions();
@@ -330,6 +349,15 @@ class Cache {
   std::vector<double> own_importance(int h) const {
     const Regions r = regions();
     std::vector<Row> rows = head(h);
+    if (expects(o_.score)) {
+      std::vector<Vector> keys, values;
+      for (const Row& row : rows) keys.push_back(read_key(row));
+      for (const Row& row : rows) values.push_back(row.value);
+      const std::ptrdiff_t group = o_.query_heads / o_.kv_heads;
+      const std::vector<std::vector<Vector>> queries(asked_.begin() + h * group, asked_.begin() + (h + 1) * group);
+      return expecting(keys, values, queries, turning_.compact ? this->rows() : next_position_, r.sink,
+                       r.sink + r.hive + r.unfiltered, turning_, o_);
+    }
     if (looks_at_unrotated_keys(o_) && !o_.raw_keys)  // of keys before their rotation
       for (int i = 0; i < this->rows(); ++i) {
         Row& row = rows[static_cast<std::size_t>(i)];
@@ -343,6 +371,8 @@ class Cache {
   int hive_ = 0, next_position_ = 0;
   std::set<int> pins_;
   Probabilities probabilities_;
+  Turning turning_;
+  std::vector<std::vector<Vector>> asked_;  // [query_heads][queries]
 };
 
 }  // namespace oracle

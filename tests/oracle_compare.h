@@ -104,6 +104,7 @@ class Comparison {
 
     steps_->observe();
     if ((o_.score == Score::attention || o_.score == Score::recent) && n > 0) oracle_.observe();
+    if (expects(o_.score)) oracle_.observe_queries(tokens_of(q, o_.query_heads, o_.head_dim));
     compare_scores();
 
     compare_rows(evict() ? 0 : oracle_.rows());

@@ -57,18 +57,23 @@ enum class Kind {
   key_outliers,
   leverage,
   lag_kv,
-  calibrated
+  calibrated,
+  expected_attention,
+  tri_attention,
+  cap_kv
 };
-constexpr int kKinds = 15;
+constexpr int kKinds = 18;
+
+inline bool expects(Kind k) { return k == Kind::expected_attention || k == Kind::tri_attention || k == Kind::cap_kv; }
 
 inline bool takes_top_k(Kind k) {
   return k == Kind::heavy_hitter || k == Kind::tova || k == Kind::key_diff || k == Kind::snap_kv ||
-         k == Kind::key_outliers || k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated;
+         k == Kind::key_outliers || k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated || expects(k);
 }
 /// Scores of keys and values are rounded, and some are negative.
 inline bool looks_at_rows(Kind k) {
   return k == Kind::diverse || k == Kind::key_diff || k == Kind::key_value || k == Kind::key_outliers ||
-         k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated;
+         k == Kind::leverage || k == Kind::lag_kv || k == Kind::calibrated || expects(k);
 }
 
 struct Config {
@@ -98,12 +103,13 @@ inline std::string describe(const Config& c) {
     << " hive " << static_cast<int>(o.hive) << " single " << o.single_pass << " heavy " << o.heavy << " attention "
     << static_cast<int>(o.attention) << " decay " << o.decay << " unlike " << static_cast<int>(o.unlike)
     << (o.mean_over_middle ? " middle" : "") << " weight " << o.weight << " fade " << o.fade << " ridge " << o.ridge
-    << (o.of_values ? " of values" : "") << " lag " << o.lag << " queries " << o.queries << " kernel " << o.kernel
-    << (o.average ? " average" : "") << " rope " << o.rope_base << "/" << o.rope_dims << " from " << o.rope_first
-    << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "") << (o.raw_keys ? " raw" : "") << " scale "
-    << o.scale << " log_base " << o.log_base << " attention window " << o.attention_window << " value_dim "
-    << o.value_dim << (o.values_in_keys ? " in keys" : "") << " soft_cap " << o.soft_cap
-    << (o.sinks.empty() ? "" : " sinks")
+    << (o.of_values ? " of values" : "") << " lag " << o.lag << " horizon " << o.horizon
+    << (o.times_value ? "" : " alone") << " reach " << o.reach << " sharpness " << o.sharpness << " queries "
+    << o.queries << " kernel " << o.kernel << (o.average ? " average" : "") << " rope " << o.rope_base << "/"
+    << o.rope_dims << " from " << o.rope_first << (o.rope_halves ? " halves" : "") << (o.rope_compact ? " compact" : "")
+    << (o.raw_keys ? " raw" : "") << " scale " << o.scale << " log_base " << o.log_base << " attention window "
+    << o.attention_window << " value_dim " << o.value_dim << (o.values_in_keys ? " in keys" : "") << " soft_cap "
+    << o.soft_cap << (o.sinks.empty() ? "" : " sinks")
     << (o.slopes.empty()    ? ""
         : o.slopes_by_place ? " slopes by place"
                             : " slopes")
@@ -126,6 +132,9 @@ inline void set_kind(Config* c) {
   if (k == Kind::leverage) o.score = Score::leverage;
   if (k == Kind::lag_kv) o.score = Score::lag;
   if (k == Kind::calibrated) o.score = Score::calibrated;
+  if (k == Kind::expected_attention) o.score = Score::expected;
+  if (k == Kind::tri_attention) o.score = Score::tri;
+  if (k == Kind::cap_kv) o.score = Score::cap;
   if (k == Kind::given) o.score = Score::given;
   o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.attention = AttentionKind::newest;
@@ -249,6 +258,10 @@ inline Config draw(std::uint64_t seed) {
   c.oracle.of_values = end.one_in(3);
   c.oracle.ridge = end.of({0.015625, 1.0, 0.0009765625});
   c.oracle.lag = end.one_in(4) ? 128 : end.in(1, 9);
+  c.oracle.horizon = end.of({1, 7, 40});
+  c.oracle.times_value = !end.one_in(3);
+  c.oracle.reach = end.of({1, 100, 10000});
+  c.oracle.sharpness = end.of({0., 0.5, 2.});
   if (c.oracle.rope_dims > 0 && end.one_in(2)) c.oracle.rope_first = end.in(0, c.oracle.head_dim - c.oracle.rope_dims);
   return c;
 }
@@ -301,6 +314,15 @@ typename P::Options library_options(const Config& c) {
     result.ridge = static_cast<float>(o.ridge);
   }
   if constexpr (std::is_base_of<buzz::LagOptions, O>::value) result.lag = o.lag;
+  if constexpr (std::is_base_of<buzz::ExpectedOptions, O>::value) {
+    result.horizon = o.horizon;
+    result.times = o.times_value ? buzz::ExpectedTimes::value : buzz::ExpectedTimes::nothing;
+  }
+  if constexpr (std::is_base_of<buzz::CapOptions, O>::value) {
+    result.horizon = o.horizon;
+    result.sharpness = static_cast<float>(o.sharpness);
+  }
+  if constexpr (std::is_base_of<buzz::TriOptions, O>::value) result.reach = o.reach;
   if constexpr (std::is_base_of<buzz::Segments::Options, O>::value) {
     result.threshold = o.threshold;
     result.stride = o.stride;
@@ -374,6 +396,12 @@ inline buzz::Policy library_policy(const Config& c) {
       o.weights = made_up_calibration(c.oracle.kv_heads, c.oracle.head_dim, c.oracle.values());
       return typed::Calibrated::make(o);
     }
+    case Kind::expected_attention:
+      return of(Type<typed::ExpectedAttention>());
+    case Kind::tri_attention:
+      return of(Type<typed::TriAttention>());
+    case Kind::cap_kv:
+      return of(Type<typed::CapKv>());
   }
   throw std::logic_error("no such kind");
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace oracle {
@@ -15,7 +16,20 @@ using Tokens = std::vector<std::vector<Vector>>;  // [tokens][heads][head_dim]
 using Matrix = std::vector<std::vector<double>>;  // [queries][rows]
 using Probabilities = std::vector<Matrix>;        // [query_heads][queries][rows]
 
-enum class Score { attention, key_diversity, given, none, key_value, recent, leverage, lag, calibrated };
+enum class Score {
+  attention,
+  key_diversity,
+  given,
+  none,
+  key_value,
+  recent,
+  leverage,
+  lag,
+  calibrated,
+  expected,
+  tri,
+  cap
+};
 enum class AttentionKind { accumulated, mean, latest, newest, largest, decayed };
 enum class Unlike { cosine, direction, distance };
 enum class Select { segments, heaviest, nothing, everything };
@@ -38,6 +52,10 @@ struct Options {
   bool of_values = false;          // Score::leverage
   double ridge = 0;                // Score::leverage
   int lag = 1;                     // Score::lag
+  int horizon = 1;                 // Score::expected, cap
+  double sharpness = 0;            // Score::cap
+  bool times_value = true;         // Score::expected
+  int reach = 1;                   // Score::tri
   bool shared = false;             // a row is as important as it is to all heads together
   Select select = Select::segments;
   int sink = 4, window = 160, threshold = 400;
@@ -272,6 +290,124 @@ inline double calibrated(const Row& row, int head) {
   double sum = 0;
   for (std::size_t i = 0; i < features.size(); ++i) sum += features[i] * made_up_weight(head, i);
   return std::isfinite(sum) ? sum : std::nan("");
+}
+
+/// Is it a score of the queries so far?
+inline bool expects(Score s) { return s == Score::expected || s == Score::tri || s == Score::cap; }
+
+/// How a layer turns vectors to positions, and which elements it turns together.
+struct Turning {
+  std::function<Vector(const Vector&, double)> to = [](const Vector& x, double) { return x; };
+  std::vector<std::pair<std::size_t, std::size_t>> pairs = {};
+  bool compact = false;  // positions are places
+};
+
+inline Vector mean_of(const std::vector<Vector>& all, std::size_t dim) {
+  Vector mean(dim, 0.0);
+  for (const Vector& x : all)
+    for (std::size_t d = 0; d < dim; ++d) mean[d] += x[d] / static_cast<double>(all.size());
+  return mean;
+}
+/// The mean of a vector turned to each of some positions.
+inline Vector turned(const Vector& x, const std::vector<double>& positions, const Turning& turning) {
+  std::vector<Vector> all;
+  for (double p : positions) all.push_back(turning.to(x, p));
+  return mean_of(all, x.size());
+}
+/// The lengths of the pairs, and of the elements that are in none.
+inline Vector lengths_of(const Vector& x, const Turning& turning) {
+  Vector squares;
+  for (double e : x) squares.push_back(e * e);
+  for (const auto& pair : turning.pairs) {
+    squares[pair.first] += squares[pair.second];
+    squares[pair.second] = 0;
+  }
+  for (double& e : squares) e = std::sqrt(e);
+  return squares;
+}
+
+/// Each row's w v' (I + sum of w v v')^-1 v, of finite rows. It comes to 1 - r_ii, where r = (I + XX')^-1 of X's rows
+/// sqrt(w) v: with fewer rows than dimensions that is the smaller matrix.
+inline std::vector<double> capacity(const std::vector<Vector>& keys, const std::vector<Vector>& values,
+                                    const Vector& query, double sharpness) {
+  std::vector<Vector> x;
+  std::vector<double> result;
+  for (std::size_t r = 0; r < keys.size(); ++r) {
+    result.push_back(std::nan(""));
+    if (!all_finite(keys[r]) || !all_finite(values[r])) continue;
+    const double both = std::sqrt(dot(keys[r], keys[r]) * dot(query, query));
+    x.push_back(values[r]);
+    for (double& e : x.back()) e *= std::exp(sharpness * (both == 0 ? 0 : dot(keys[r], query) / both) / 2);
+    result.back() = static_cast<double>(x.size() - 1);
+  }
+  const std::size_t n = x.size(), dim = x.empty() ? 0 : x[0].size();
+  for (double& e : result) {
+    if (std::isnan(e)) continue;
+    const std::size_t i = static_cast<std::size_t>(e);
+    if (n < dim) {
+      Matrix a(n, std::vector<double>(n));
+      for (std::size_t r = 0; r < n; ++r)
+        for (std::size_t c = 0; c < n; ++c) a[r][c] = (r == c) + dot(x[r], x[c]);
+      Vector unit(n, 0.0);
+      unit[i] = 1;
+      e = 1 - solved(a, unit)[i];
+    } else {
+      Matrix a(dim, std::vector<double>(dim));
+      for (std::size_t r = 0; r < dim; ++r)
+        for (std::size_t c = 0; c < dim; ++c) {
+          a[r][c] = r == c;
+          for (const Vector& other : x) a[r][c] += other[r] * other[c];
+        }
+      e = dot(x[i], solved(a, x[i]));
+    }
+  }
+  return result;
+}
+
+/// What the queries so far, [heads of the group][queries], make expect of keys as attention sees them; the next query
+/// is turned to `next`.
+inline std::vector<double> expecting(const std::vector<Vector>& keys, const std::vector<Vector>& values,
+                                     const std::vector<std::vector<Vector>>& queries, int next, int begin, int end,
+                                     const Turning& turning, const Options& o) {
+  const std::size_t dim = keys[0].size();
+  std::vector<double> result(keys.size(), o.score == Score::tri ? -HUGE_VAL : 0.0), positions;
+  if (o.score != Score::tri)
+    for (int i = 0; i < o.horizon; ++i) positions.push_back(next + i);
+  else
+    for (int i = 0; i <= 16; ++i) positions.push_back(next - 1 + std::pow(o.reach, i / 16.));
+  if (o.score == Score::cap) {
+    Vector query(dim, 0.0);
+    for (const std::vector<Vector>& of_head : queries) {
+      const Vector one = turned(mean_of(of_head, dim), positions, turning);
+      for (std::size_t d = 0; d < dim; ++d) query[d] += one[d];
+    }
+    return capacity(keys, values, query, o.sharpness);
+  }
+  for (const std::vector<Vector>& of_head : queries) {
+    const Vector expected = turned(mean_of(of_head, dim), positions, turning);
+    Vector spread(dim, 0.0);  // of a query where it is turned by nothing
+    for (const Vector& q : of_head) {
+      const Vector lengths = lengths_of(turning.to(q, 0), turning);
+      for (std::size_t d = 0; d < dim; ++d) spread[d] += lengths[d] / static_cast<double>(of_head.size());
+    }
+    const Vector of_mean = lengths_of(turning.to(mean_of(of_head, dim), 0), turning);
+    for (std::size_t d = 0; d < dim; ++d) spread[d] -= of_mean[d];
+    std::vector<double> logits;
+    for (const Vector& key : keys) logits.push_back(dot(key, expected) * (o.score == Score::expected ? o.scale : 1));
+    if (o.score == Score::tri) {
+      for (std::size_t r = 0; r < keys.size(); ++r) logits[r] += dot(lengths_of(keys[r], turning), spread);
+      logits = normal(logits, begin, end);
+      for (std::size_t r = 0; r < keys.size(); ++r) result[r] = std::max(result[r], logits[r]);
+      continue;
+    }
+    double most = -HUGE_VAL, total = 0;
+    for (int r = begin; r < end; ++r) most = std::max(most, logits[static_cast<std::size_t>(r)]);
+    for (int r = begin; r < end; ++r) total += std::exp(logits[static_cast<std::size_t>(r)] - most);
+    for (std::size_t r = 0; r < keys.size(); ++r)
+      result[r] += std::exp(logits[r] - most) / total / static_cast<double>(queries.size()) *
+                   (o.times_value ? std::sqrt(dot(values[r], values[r])) : 1);
+  }
+  return result;
 }
 
 /// How important each row of head h is to it, [rows]; rows [begin, end) are those that an eviction may take.

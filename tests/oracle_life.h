@@ -37,7 +37,16 @@ class Life {
  public:
   /// It rotates by `rotation` alone; `keeps_history`: rollback() will be asked for.
   explicit Life(const Options& options, const Rotation& rotation = {}, bool keeps_history = false)
-      : o_(unrotated(options, rotation)), rotation_(rotation), keeps_history_(keeps_history), cache_(o_) {}
+      : o_(unrotated(options, rotation)), rotation_(rotation), keeps_history_(keeps_history), cache_(o_) {
+    Turning turning;
+    turning.to = [rotation](const Vector& x, double position) { return rotated_to(x, position, rotation); };
+    turning.compact = rotation.compact;
+    const std::size_t half = rotation.frequencies.size();
+    for (std::size_t i = 0; i < half; ++i)
+      turning.pairs.emplace_back(rotation.first + (rotation.halves ? i : 2 * i),
+                                 rotation.first + (rotation.halves ? i + half : 2 * i + 1));
+    cache_.turns(turning);
+  }
 
   int rows() const { return cache_.rows(); }
   int next_position() const { return cache_.next_position(); }
@@ -67,12 +76,14 @@ class Life {
 
   Tokens attend(const Tokens& queries) {
     if (keeps_history_) history_.back().queries = queries;
+    asked_ = queries;
     return cache_.attend(rotated(queries));
   }
 
   void observe() {
     if (keeps_history_) history_.back().observed = true;
     cache_.observe();
+    cache_.observe_queries(asked_);
   }
 
   /// Of the newest queries' logits and sinks, [tokens][query_heads].
@@ -170,6 +181,7 @@ class Life {
   Rotation rotation_;
   bool keeps_history_;
   Cache cache_;
+  Tokens asked_;  // of the last attend()
   std::set<int> pins_;
   std::vector<Call> history_;  // since the last eviction
 };

@@ -29,6 +29,9 @@ inline Config small(Kind kind, std::uint64_t seed = 1, int tokens = 400) {
   o.kernel = 3;
   o.ridge = 0.015625;
   o.lag = 4;
+  o.horizon = 9;
+  o.reach = 100;
+  o.sharpness = 2;
   set_kind(&c);
   if (takes_top_k(kind)) {
     o.heavy = 12;
@@ -222,7 +225,8 @@ class Twin {
                    buzz::view(out, n, c_.oracle.query_heads, c_.oracle.values()));
     compare_outputs(life_.attend(tokens_of(q, c_.oracle.query_heads, dim)), out);
     cache_->observe();
-    if (c_.oracle.score == Score::attention || c_.oracle.score == Score::recent) life_.observe();
+    if (c_.oracle.score == Score::attention || c_.oracle.score == Score::recent || expects(c_.oracle.score))
+      life_.observe();
     compare_scores();
     evict();  // and compare all rows
   }

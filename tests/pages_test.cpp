@@ -414,6 +414,8 @@ TEST(Pages, KnobsHaveEveryPolicyAndOption) {
     add(policy.needs().keys, "keys");
     add(policy.needs().values, "values");
     add(policy.needs().unrotated_keys, "un-rotated keys");
+    add(policy.needs().rotated_keys, "rotated keys");
+    add(policy.needs().queries, "queries");
     EXPECT_EQ(cells[4], needs.empty() ? "nothing" : needs) << info.name;
     EXPECT_EQ(cells[5], policy.keeps_one_list() ? "the same rows" : "their own rows") << info.name;
     for (const buzz::OptionInfo& option : buzz::options_of(policy))

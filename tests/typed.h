@@ -61,6 +61,21 @@ struct Weights {
   using Options = buzz::WeightsOptions;
   static buzz::ScoreSpec spec(const Options& o) { return buzz::calibrated_score(o); }
 };
+struct Expected {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::ExpectedOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::expected_score(o); }
+};
+struct Tri {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::TriOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::tri_score(o); }
+};
+struct Cap {
+  static constexpr bool needs_attention = false, needs_kv = true;
+  using Options = buzz::CapOptions;
+  static buzz::ScoreSpec spec(const Options& o) { return buzz::cap_score(o); }
+};
 struct UserScores {
   static constexpr bool needs_attention = false, needs_kv = false;
   using Options = buzz::UserScoresOptions;
@@ -139,6 +154,9 @@ using KeyOutliers = Policy<Shared<Faded<MiddleDiversity>>, buzz::TopKOfHistory>;
 using Leverage = Policy<RidgeLeverage, buzz::TopKOfHistory>;
 using LagKv = Policy<Lag, buzz::TopKOfHistory>;
 using Calibrated = Policy<Weights, buzz::TopKOfHistory>;
+using ExpectedAttention = Policy<Expected, buzz::TopKOfHistory>;
+using TriAttention = Policy<Tri, buzz::TopKOfHistory>;
+using CapKv = Policy<Cap, buzz::TopKOfHistory>;
 using Tova = Policy<Shared<NewestAttention>, buzz::TopKOfAll>;
 using SnapKv = Policy<RecentAttention, buzz::TopKOfPrefix>;
 using Streaming = Policy<NoScore, buzz::KeepNone>;

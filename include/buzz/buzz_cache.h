@@ -93,23 +93,29 @@ class BuzzCache {
     require_not_own(out);
     if (tokens == 0) return;
     using In = std::remove_const_t<Q>;
+    const Needs needs = evictor_.needs();
+    for (int i = 0; needs.queries && i < tokens * shape_.query_heads; ++i)  // now, since out may be q
+      convert_row(q.row(i / shape_.query_heads, i % shape_.query_heads), shape_.head_dim,
+                  queries_.data() + static_cast<std::ptrdiff_t>(i) * shape_.head_dim);
     attention_(View<const In>(q), places_of_newest(tokens), store_.keys(rows()), store_.values(rows()), out,
                sums(slices(tokens)), run);
-    if (evictor_.needs().attention) pending_ = {tokens, slices(tokens)};
+    if (needs.attention || needs.queries) pending_ = {tokens, slices(tokens)};
   }
 
-  /// Step 3: adds the last attend's probabilities to the scores, once; nothing where there are none, or the policy has
-  /// no use for them.
+  /// Step 3: adds the last attend's probabilities, or queries, to the scores, once; nothing where none are of use.
   void observe() {
-    if (pending_.tokens > 0) evictor_.observe_sums(sums(pending_.slices));
+    const Needs needs = pending_.tokens > 0 ? evictor_.needs() : Needs();
+    if (needs.attention) evictor_.observe_sums(sums(pending_.slices));
+    if (needs.queries)
+      evictor_.observe_queries(View<float>(queries_.data(), pending_.tokens, shape_.query_heads, shape_.head_dim));
     discard();
   }
 
-  /// Queries whose probabilities wait for observe(), 0 where the policy has no use for them. Until then they are
-  /// forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction and observe(q,
-  /// lse) are refused; append(), discard(), reset() and load() drop them.
+  /// Queries that, or whose probabilities, wait for observe(), 0 where the policy has no use for them. Until then they
+  /// are forked and moved with the cache, and rollback() takes the newest ones back; save(), an eviction and observe(q)
+  /// are refused; append(), discard(), reset() and load() drop them.
   int unobserved() const { return pending_.tokens; }
-  /// Step 3 where the last attend shall not count: drops its probabilities.
+  /// Step 3 where the last attend shall not count: drops its probabilities and queries.
   void discard() { pending_ = {}; }
 
   /// Step 3 where a flash kernel of the engine's attended over keys() and values() and gives no probabilities: their
@@ -131,6 +137,15 @@ class BuzzCache {
                            run);
     attention_.check_lse();
     evictor_.observe_sums(sums(slices(tokens)));
+    if (evictor_.needs().queries) evictor_.observe_queries(q);
+  }
+  /// The same for a policy that looks at queries and not at attention, which needs no lse. Errors: another policy.
+  template <class Q>
+  void observe(View<Q> q) {
+    if (evictor_.needs().attention) fail("lse", "none", "the queries': the policy looks at attention too");
+    check_queries(q);
+    require_observed("observe(q)");
+    evictor_.observe_queries(q);
   }
   /// How far from 1 the probabilities of a query of the last observe(q, lse) added up, at most; 0: nowhere, or none.
   double lse_mismatch() const { return attention_.lse_mismatch(); }
@@ -240,7 +255,7 @@ class BuzzCache {
   /// Bytes allocated, by part, its table of angles among them, be it shared or not.
   Memory memory() const {
     return {store_.bytes(), evictor_.bytes(),
-            attention_.bytes() + (sums_.size() + angles_.size()) * sizeof(float) + table_->bytes()};
+            attention_.bytes() + (sums_.size() + queries_.size() + angles_.size()) * sizeof(float) + table_->bytes()};
   }
   /// Bytes allocated, all of them.
   std::size_t bytes() const { return memory().total(); }
@@ -267,6 +282,7 @@ class BuzzCache {
         store_(shape_, evictor_.capacity()),
         attention_(shape_, layer.attention, evictor_.capacity()),
         sums_(sums_of(layer, evictor_)),
+        queries_(queries_of(layer)),
         angles_(raw_keys_ ? 0 : angles_of(layer, rotation())) {
     check_positions(layer, rotation());
     table_->reserve_places(places(layer));
@@ -276,7 +292,7 @@ class BuzzCache {
     return std::make_shared<RopeTable>(layer.rope, layer.shape.head_dim);
   }
   static Evictor evictor_of(const Layer& l) {
-    ShownRows shown{l.shape.head_dim, l.shape.value_size(), l.rope};
+    ShownRows shown{l.shape.head_dim, l.shape.value_size(), l.rope, l.shape.query_heads, l.attention.scale};
     if (stores_raw_keys(l)) shown.rope.keys = KeyStorage::raw;
     return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback, shown,
                    l.sliding ? l.attention.window : 0);
@@ -285,6 +301,11 @@ class BuzzCache {
     if (!evictor.needs().attention) return 0;
     return count_of<float>("queries apart * kv_heads * capacity",
                            {slices(l.shape.max_chunk, evictor), l.shape.kv_heads, evictor.capacity()});
+  }
+  static std::size_t queries_of(const Layer& l) {
+    if (!l.policy.needs().queries) return 0;
+    return count_of<float>("max_chunk * query_heads * head_dim",
+                           {l.shape.max_chunk, l.shape.query_heads, l.shape.head_dim});
   }
   static std::size_t angles_of(const Layer& l, const Rotation& rotation) {
     return count_of<float>("max_chunk * rope.dims", {l.shape.max_chunk, rotation.dims()});
@@ -302,9 +323,10 @@ class BuzzCache {
     const std::size_t one = Store<T>(l.shape, 1).bytes(), row = Store<T>(l.shape, 2).bytes() - one;
     const std::size_t more =
         count_of<char>("kv_heads * capacity * head_dim", {static_cast<long long>(row), evictor.capacity() - 1});
-    return {one + more, evictor.bytes(),
-            Attention(l.shape, l.attention, evictor.capacity()).bytes() +
-                (sums_of(l, evictor) + (stores_raw_keys(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
+    return {
+        one + more, evictor.bytes(),
+        Attention(l.shape, l.attention, evictor.capacity()).bytes() +
+            (sums_of(l, evictor) + queries_of(l) + (stores_raw_keys(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
   }
 
   bool evict(std::optional<int> to) {
@@ -381,8 +403,9 @@ class BuzzCache {
   bool raw_keys_;
   Store<T> store_;
   Attention attention_;
-  std::vector<float> sums_;    // [slices(max_chunk), kv_heads, capacity], the last attend's
-  std::vector<float> angles_;  // [max_chunk, rotation().dims()], of angles_count_ positions from angles_from_
+  std::vector<float> sums_;     // [slices(max_chunk), kv_heads, capacity], the last attend's
+  std::vector<float> queries_;  // [max_chunk, query_heads, head_dim], the last attend's
+  std::vector<float> angles_;   // [max_chunk, rotation().dims()], of angles_count_ positions from angles_from_
   int angles_from_ = 0, angles_count_ = 0;
   struct {
     int tokens = 0, slices = 0;

@@ -45,8 +45,11 @@ class Evictor {
         rows_seen_(rows_seen),
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
-        unrotation_(shown, needs_.unrotated_keys),
-        score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_)),
+        unrotation_(shown, needs_.unrotated_keys, needs_.rotated_keys || needs_.queries),
+        queries_(needs_.queries
+                     ? QueryMoments(shown, unrotation_.rotation(), kv_heads, policy_.protect.sink, max_rollback)
+                     : QueryMoments()),
+        score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_, queries_.query_heads())),
         chooser_(policy_.select, policy_.score.code() != 0, kv_heads, capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),
         positions_(kv_heads, capacity_),
@@ -101,6 +104,19 @@ class Evictor {
       for (int h = 0; h < heads_; ++h) require_attention_sums("sums", sums.row(s, h), rows_);
     for (int s = 0; s < sums.shape(0); ++s)
       observe_slice(View<const float>(sums.row(s, 0), 1, heads_, rows_, 0, sums.stride(1)), s, sums.shape(0));
+  }
+  /// One call's queries before any rotation, [tokens, query_heads, head_dim], of the newest rows, for scores that look
+  /// at them; a token's count once, however often they are shown. Errors: another shape than ShownRows said, more
+  /// tokens than rows(), another policy. O(tokens * query_heads * head_dim).
+  template <class Q>
+  void observe_queries(View<Q> queries) {
+    using Given = std::remove_const_t<Q>;
+    if (!needs_.queries) fail("policy", policy_.name, "one that looks at queries");
+    const int tokens = queries.shape(0);
+    require_range("queries.shape[0]", tokens, 0, rows_);
+    require_shape("queries", queries, tokens, queries_.query_heads(), queries_.head_dim());
+    const RowsView<Given> rows{View<const Given>(queries)};
+    queries_.observe(next_ - tokens, tokens, FloatRowsOf<Given>(rows));
   }
   /// The user's scores, [1, kv_heads, rows()], for UserScores; earlier ones go. Errors: another shape, another policy.
   void give(View<const float> scores) {
@@ -202,6 +218,7 @@ class Evictor {
     next_ -= tokens;
     undo_.restore(next_, score(), rows_);
     observed_ = (std::min)(observed_, next_);
+    queries_.take_back(next_);
     if (!pins_.empty()) pins_ = pins_.without(next_, tokens);
   }
   /// Refuses what rollback() would refuse, and changes nothing.
@@ -236,7 +253,7 @@ class Evictor {
   /// Bytes allocated.
   std::size_t bytes() const {
     return score_->bytes() + chooser_.bytes() + positions_.bytes() + undo_.bytes() + unrotation_.bytes() +
-           sums_.size() * sizeof(float) + shared_.bytes();
+           queries_.bytes() + sums_.size() * sizeof(float) + shared_.bytes();
   }
 
   /// As newly made.
@@ -244,6 +261,7 @@ class Evictor {
     rows_ = hive_ = next_ = observed_ = 0;
     pins_ = Pins();
     undo_.clear(0);
+    queries_.clear();
   }
 
   /// Writes or reads options (which have to agree) and state: see evictor_archive.h. No rollback goes past a load.
@@ -255,16 +273,17 @@ class Evictor {
   friend class ModelEvictor;
   /// What the score is shown of K and V.
   struct Shown {
-    const FloatRows *keys = nullptr, *values = nullptr, *unrotated = nullptr;
+    const FloatRows *keys = nullptr, *values = nullptr, *unrotated = nullptr, *rotated = nullptr;
   };
 
   template <class... N>
   static std::size_t size(N... n) {
     return (static_cast<std::size_t>(n) * ...);
   }
-  static AnyScore reserved(AnyScore score, int kv_heads, int capacity, const Unrotation& shown) {
+  static AnyScore reserved(AnyScore score, int kv_heads, int capacity, const Unrotation& shown, int query_heads) {
     score->reserve(kv_heads, capacity);
     score->reserve_dims(shown.head_dim(), shown.value_dim());
+    if (query_heads > 0) score->reserve_queries(query_heads);
     return score;
   }
   Score& score() { return *score_; }
@@ -302,7 +321,9 @@ class Evictor {
     require_rows("keys", keys, heads_, rows_);
     require_rows("values", values, heads_, rows_);
     const FloatRowsOf<T> k(keys), v(values);
-    return unrotation_(k, v, positions(), [&](const FloatRows* u) -> decltype(auto) { return f(Shown{&k, &v, u}); });
+    return unrotation_(k, v, positions(), [&](const FloatRows* came, const FloatRows* seen) -> decltype(auto) {
+      return f(Shown{&k, &v, came, seen});
+    });
   }
 
   const KeptRows& choose(const Shown& shown, std::optional<int> to) {
@@ -335,8 +356,10 @@ class Evictor {
   /// How important the middle rows of a head are, [middle].
   void ask(int head, const Shown& shown, double* out) {
     const Regions r = regions();
-    score().importance(
-        {head, r.sink, r.middle(), positions_.row(head), next_, shown.keys, shown.values, shown.unrotated}, out);
+    if (head == 0) queries_.add_up();
+    score().importance({head, r.sink, r.middle(), positions_.row(head), next_, shown.keys, shown.values,
+                        shown.unrotated, shown.rotated, needs_.queries ? &queries_ : nullptr},
+                       out);
   }
   void ask_all(const Shown& shown, SharedImportance& all) {
     for (int h = 0; h < heads_; ++h) {
@@ -361,7 +384,8 @@ class Evictor {
   int heads_, max_chunk_, max_rollback_, rows_seen_, capacity_;
   Needs needs_;
   Unrotation unrotation_;
-  AnyScore score_;  // this sequence's
+  QueryMoments queries_;  // none where the score does not look at them
+  AnyScore score_;        // this sequence's
   int rows_ = 0, hive_ = 0, next_ = 0;
   int observed_ = 0;  // tokens before this position have been observed
   RowChooser chooser_;

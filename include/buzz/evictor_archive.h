@@ -31,6 +31,7 @@ void Evictor::archive(Self& self, Archive& a) {
     for (int i = 0; i < self.score().states(); ++i) self.score().state(i, h).archive(a, rows);
   }
   Pins::archive(self.pins_, a);
+  if (self.needs_.queries) QueryMoments::archive(self.queries_, a, self.next_);
   self.loaded(a);
 }
 

@@ -54,6 +54,12 @@ BUZZ_HOST_DEVICE inline void put_nan(float* x) {
   BUZZ_FORGET(bits);
   std::memcpy(x, &bits, sizeof bits);
 }
+/// The same.
+BUZZ_HOST_DEVICE inline void put_nan(double* x) {
+  std::uint64_t bits = 0x7FF8000000000000u;
+  BUZZ_FORGET(bits);
+  std::memcpy(x, &bits, sizeof bits);
+}
 /// @}
 
 /// to[i] += from[i] for i in [0, count), if counts(from[i]). A constant trip count is vectorised at -O2 too, where

@@ -45,6 +45,9 @@ using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, 
 using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
 using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
 using CalibratedOptions = PolicyOptions<TopKOfHistory, WeightsOptions>;
+using ExpectedAttentionOptions = PolicyOptions<TopKOfHistory, ExpectedOptions>;
+using TriAttentionOptions = PolicyOptions<TopKOfHistory, TriOptions>;
+using CapKvOptions = PolicyOptions<TopKOfHistory, CapOptions>;
 /// TOVA's query.
 struct NewestOptions : AttentionSumOptions {
   NewestOptions() { attention = AttentionKind::newest; }
@@ -96,6 +99,19 @@ inline Policy lag_kv(const LagKvOptions& o = {}) { return {"lag_kv", lag_score(o
 inline Policy calibrated(const CalibratedOptions& o = {}) {
   return {"calibrated", calibrated_score(o), TopK::Options(o), o};
 }
+/// A long window, and behind it the rows to which the mean query, at the positions to come, gives most attention, times
+/// the length of their values (expected attention, arXiv 2510.00636, by its mean alone).
+inline Policy expected_attention(const ExpectedAttentionOptions& o = {}) {
+  return {"expected_attention", expected_score(o), TopK::Options(o), o};
+}
+/// A long window, and behind it the rows whose keys suit the mean query, and its pairs' mean lengths, best over the
+/// distances to come (TriAttention, arXiv 2604.04921).
+inline Policy tri_attention(const TriAttentionOptions& o = {}) {
+  return {"tri_attention", tri_score(o), TopK::Options(o), o};
+}
+/// A long window, and behind it the rows whose values add most to the others', each by how well its key suits the
+/// queries that are expected (CapKV).
+inline Policy cap_kv(const CapKvOptions& o = {}) { return {"cap_kv", cap_score(o), TopK::Options(o), o}; }
 /// TOVA (arXiv 2401.06104, section "Our Proposed Policy: TOVA"): of all rows, the newest among them, those to which the
 /// newest query gave most, summed over all heads. A call of several tokens evicts once, by its last query.
 inline Policy tova(const TovaOptions& o = {}) {

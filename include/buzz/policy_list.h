@@ -49,6 +49,13 @@ inline const std::vector<PolicyInfo>& policies() {
       policy_info<LagKvOptions, lag_kv>("lag_kv", "LagKV: a long window, and before it the rows that spread most"),
       policy_info<CalibratedOptions, calibrated>(
           "calibrated", "a long window, and before it the rows that the model's weights, a file, tell to keep"),
+      policy_info<ExpectedAttentionOptions, expected_attention>(
+          "expected_attention", "a long window, and before it what the mean query will look at most, by its value"),
+      policy_info<TriAttentionOptions, tri_attention>(
+          "tri_attention",
+          "TriAttention: a long window, and before it the keys that suit queries at distances to come"),
+      policy_info<CapKvOptions, cap_kv>(
+          "cap_kv", "CapKV: a long window, and before it the values that add most, by what queries will look at"),
       policy_info<TovaOptions, tova>("tova", "TOVA: of all rows those that the newest query looks at most"),
       policy_info<SnapKvOptions, snap_kv>("snap_kv", "SnapKV: the last queries' attention, pooled over neighbours"),
       policy_info<UserScoresBeehiveOptions, user_scores>("user_scores",

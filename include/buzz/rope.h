@@ -126,6 +126,15 @@ class Rotation {
     write(-position, (std::min)(1 / rope_.attention_factor, 1. * (std::numeric_limits<float>::max)()), cos_sin);
   }
 
+  /// Calls f(i, a, b) for each frequency i and the elements a and b of a row that it rotates together.
+  template <class F>
+  void for_each_pair(F&& f) const {
+    const int half = dims_ / 2, first = rope_.first;
+    const bool side_by_side = rope_.pairs == Pairs::interleaved;
+    for (int i = 0; i < half; ++i)
+      f(i, first + (side_by_side ? 2 * i : i), first + (side_by_side ? 2 * i + 1 : half + i));
+  }
+
   /// Rotates one row of head_dim floats in place. O(dims).
   void rotate(const float* cos_sin, float* row) const {
     row += rope_.first;

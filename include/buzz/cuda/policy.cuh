@@ -56,6 +56,12 @@ inline std::string in_words(const ScoreSpec& score) {
       return "lag of keys and values";
     case ScoreKind::calibrated:
       return "calibrated weights";
+    case ScoreKind::expected_attention:
+      return "expected attention";
+    case ScoreKind::tri_attention:
+      return "attention over distances to come";
+    case ScoreKind::cap_kv:
+      return "capacity of values";
     case ScoreKind::sum:
       return "sum";
     case ScoreKind::faded:

@@ -111,6 +111,43 @@ struct WeightsOptions {
 };
 /// Errors: layer. Weights are asked for where the score is made.
 inline void check(const WeightsOptions& o) { require_at_least("layer", o.layer, -1); }
+/// Positions ahead that a score looks at, and distances: more are past any model's context.
+constexpr int most_horizon = 1 << 24;
+
+/// What an expected attention is multiplied by: the value's length, or nothing.
+enum class ExpectedTimes { value, nothing };
+
+/// Options of the score ExpectedAttention.
+struct ExpectedOptions {
+  int horizon = 512;                           ///< positions ahead; 1 to most_horizon
+  ExpectedTimes times = ExpectedTimes::value;  ///< what the attention is multiplied by
+};
+/// Errors: horizon, times.
+inline void check(const ExpectedOptions& o) {
+  require_range("horizon", o.horizon, 1, most_horizon);
+  require_enum("times", o.times, ExpectedTimes::nothing);
+}
+
+/// Options of the score TriAttention.
+struct TriOptions {
+  int reach = 10000;  ///< the farthest position ahead; 1 to most_horizon
+};
+/// Errors: reach.
+inline void check(const TriOptions& o) { require_range("reach", o.reach, 1, most_horizon); }
+
+/// Options of the score CapKv.
+struct CapOptions {
+  int horizon = 512;    ///< positions ahead; 1 to most_horizon
+  float sharpness = 5;  ///< of a weight, exp(sharpness * cosine); 0 to 100
+};
+/// Is it a sharpness whose weights are numbers?
+inline bool is_sharpness(double x) { return x >= 0 && x <= 100; }
+/// Errors: horizon, sharpness.
+inline void check(const CapOptions& o) {
+  require_range("horizon", o.horizon, 1, most_horizon);
+  if (!is_finite(o.sharpness) || !is_sharpness(static_cast<double>(o.sharpness)))
+    fail("sharpness", std::to_string(o.sharpness), "0 to 100");
+}
 
 /// Options of the score Faded.
 struct FadingOptions {

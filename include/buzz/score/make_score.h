@@ -2,6 +2,8 @@
 
 #include "buzz/score/attention_sum.h"
 #include "buzz/score/calibrated.h"
+#include "buzz/score/cap_kv.h"
+#include "buzz/score/expected_attention.h"
 #include "buzz/score/faded.h"
 #include "buzz/score/key_diversity.h"
 #include "buzz/score/lag_kv.h"
@@ -10,6 +12,7 @@
 #include "buzz/score/recent_attention.h"
 #include "buzz/score/spec.h"
 #include "buzz/score/sum.h"
+#include "buzz/score/tri_attention.h"
 #include "buzz/score/user_scores.h"
 #include "buzz/score/value_norm.h"
 
@@ -36,6 +39,12 @@ inline AnyScore make_score(const ScoreSpec& spec) {
       return LagKv(spec.lag);
     case ScoreKind::calibrated:
       return Calibrated(spec.calibrated);
+    case ScoreKind::expected_attention:
+      return ExpectedAttention(spec.expected);
+    case ScoreKind::tri_attention:
+      return TriAttention(spec.tri);
+    case ScoreKind::cap_kv:
+      return CapKv(spec.cap);
     case ScoreKind::sum:
       return Sum(make_score(spec.of[0]), make_score(spec.of[1]), spec.weight);
     case ScoreKind::faded:

@@ -5,6 +5,7 @@
 #include "buzz/float_rows.h"
 #include "buzz/kept_rows.h"
 #include "buzz/score/column_sums.h"
+#include "buzz/score/query_moments.h"
 
 namespace buzz {
 
@@ -14,12 +15,19 @@ struct Needs {
   bool keys = false;            ///< the stored keys, when it is asked
   bool values = false;          ///< the stored values, when it is asked
   bool unrotated_keys = false;  ///< the keys as they came, when it is asked: rotated back where they are stored rotated
+  bool rotated_keys = false;  ///< the keys as attention sees them, when it is asked: rotated where they are stored raw
+  bool queries = false;       ///< the queries of each call, before any rotation: their sums, when it is asked
   /// Does it look at rows of K or V?
-  constexpr bool rows() const { return keys || values || unrotated_keys; }
+  constexpr bool rows() const { return keys || values || unrotated_keys || rotated_keys; }
 };
 /// What either needs.
 constexpr Needs operator|(const Needs& a, const Needs& b) {
-  return {a.attention || b.attention, a.keys || b.keys, a.values || b.values, a.unrotated_keys || b.unrotated_keys};
+  return {a.attention || b.attention,
+          a.keys || b.keys,
+          a.values || b.values,
+          a.unrotated_keys || b.unrotated_keys,
+          a.rotated_keys || b.rotated_keys,
+          a.queries || b.queries};
 }
 
 /// The rows of one head that an eviction may take.
@@ -32,6 +40,8 @@ struct Candidates {
   const FloatRows* keys;                      ///< of all rows; null: the score did not ask for them
   const FloatRows* values;                    ///< the same
   const FloatRows* unrotated_keys = nullptr;  ///< the keys before their rotation; null: the score did not ask for them
+  const FloatRows* rotated_keys = nullptr;    ///< the keys after it; null: the same
+  const QueryMoments* queries = nullptr;      ///< the sums of all queries so far; null: the same
 
   /// Tokens since candidate i's, its own included: >= 1.
   int age(int i) const { return next_position - positions[first + i]; }
@@ -90,6 +100,8 @@ class Score {
     (void)key_dim;
     (void)value_dim;
   }
+  /// Makes room for the sums of so many query heads, where it looks at queries.
+  virtual void reserve_queries(int query_heads) { (void)query_heads; }
   /// `tokens` rows were added behind `rows`; nothing is known of them yet.
   virtual void append(int rows, int tokens) {
     (void)rows;

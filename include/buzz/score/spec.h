@@ -24,6 +24,9 @@ enum class ScoreKind {
   leverage,
   lag_kv,
   calibrated,
+  expected_attention,
+  tri_attention,
+  cap_kv,
   sum,
   faded,
   own
@@ -38,6 +41,9 @@ struct ScoreSpec {
   RidgeOptions leverage;             ///< of leverage
   LagOptions lag;                    ///< of lag_kv
   WeightsOptions calibrated;         ///< of calibrated
+  ExpectedOptions expected;          ///< of expected_attention
+  TriOptions tri;                    ///< of tri_attention
+  CapOptions cap;                    ///< of cap_kv
   FadingOptions fading;              ///< of faded: a row loses some with its age
   float weight = 1;                  ///< of sum: of the second, each in units of its deviation; finite
   std::vector<ScoreSpec> of;         ///< sum: two, of which one at most may be stateful; faded: one
@@ -52,6 +58,9 @@ struct ScoreSpec {
     needs.values = kind == ScoreKind::value_norm || kind == ScoreKind::lag_kv || kind == ScoreKind::calibrated ||
                    (kind == ScoreKind::leverage && of_values);
     needs.unrotated_keys = kind == ScoreKind::calibrated || (kind == ScoreKind::leverage && !of_values);
+    const bool expects = kind == ScoreKind::expected_attention;
+    needs.values = needs.values || kind == ScoreKind::cap_kv || (expects && expected.times == ExpectedTimes::value);
+    needs.rotated_keys = needs.queries = expects || kind == ScoreKind::tri_attention || kind == ScoreKind::cap_kv;
     for (const ScoreSpec& one : of) needs = needs | one.needs();
     return kind == ScoreKind::own ? score->needs() : needs;
   }
@@ -70,6 +79,9 @@ struct ScoreSpec {
     if (kind == ScoreKind::leverage) list(v, leverage);
     if (kind == ScoreKind::lag_kv) v.whole("lag", lag.lag, 1, (std::numeric_limits<int>::max)(), "rows of a block");
     if (kind == ScoreKind::calibrated) list(v, calibrated);
+    if (kind == ScoreKind::expected_attention) list(v, expected);
+    if (kind == ScoreKind::tri_attention) v.whole("reach", tri.reach, 1, most_horizon, "the farthest position ahead");
+    if (kind == ScoreKind::cap_kv) list(v, cap);
     if (kind == ScoreKind::sum)
       v.real(
           "weight", weight, [](double x) { return is_float(x); }, "finite", "of the second score");
@@ -87,6 +99,9 @@ struct ScoreSpec {
     buzz::check(leverage);
     buzz::check(lag);
     buzz::check(calibrated);
+    buzz::check(expected);
+    buzz::check(tri);
+    buzz::check(cap);
     buzz::check(fading);
     if (!is_finite(weight)) fail("weight", std::to_string(weight), "finite");
   }
@@ -144,6 +159,15 @@ struct ScoreSpec {
     }
     v.whole("layer", o.layer, -1, (std::numeric_limits<int>::max)(), "whose weights; a ModelCache says it itself");
   }
+  static void list(OptionVisitor& v, ExpectedOptions& o) {
+    static const char* const factors[] = {"value", "nothing"};
+    v.whole("horizon", o.horizon, 1, most_horizon, "positions ahead");
+    v.choice("times", o.times, factors, "what the attention is multiplied by: the value's length, or nothing");
+  }
+  static void list(OptionVisitor& v, CapOptions& o) {
+    v.whole("horizon", o.horizon, 1, most_horizon, "positions ahead");
+    v.real("sharpness", o.sharpness, is_sharpness, "0 to 100", "of a weight, exp(sharpness * cosine)");
+  }
   static bool is_float(double x) {
     return is_finite(x) && x >= -static_cast<double>((std::numeric_limits<float>::max)()) &&
            x <= static_cast<double>((std::numeric_limits<float>::max)());
@@ -182,6 +206,11 @@ inline ScoreSpec lag_score(const LagOptions& o = {}) { return score_of(ScoreKind
 inline ScoreSpec calibrated_score(const WeightsOptions& o) {
   return score_of(ScoreKind::calibrated, &ScoreSpec::calibrated, o);
 }
+inline ScoreSpec expected_score(const ExpectedOptions& o = {}) {
+  return score_of(ScoreKind::expected_attention, &ScoreSpec::expected, o);
+}
+inline ScoreSpec tri_score(const TriOptions& o = {}) { return score_of(ScoreKind::tri_attention, &ScoreSpec::tri, o); }
+inline ScoreSpec cap_score(const CapOptions& o = {}) { return score_of(ScoreKind::cap_kv, &ScoreSpec::cap, o); }
 inline ScoreSpec sum(ScoreSpec a, ScoreSpec b, float weight = 1) {
   ScoreSpec s = score_of(ScoreKind::sum, &ScoreSpec::weight, weight);
   s.of.push_back(std::move(a));

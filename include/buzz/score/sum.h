@@ -32,6 +32,10 @@ class Sum final : public Wrapped {
     inner_->reserve_dims(key_dim, value_dim);
     other_->reserve_dims(key_dim, value_dim);
   }
+  void reserve_queries(int query_heads) override {
+    inner_->reserve_queries(query_heads);
+    other_->reserve_queries(query_heads);
+  }
   void append(int rows, int tokens) override {
     inner_->append(rows, tokens);
     other_->append(rows, tokens);

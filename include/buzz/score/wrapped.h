@@ -14,6 +14,7 @@ class Wrapped : public Score {
   Needs needs() const override { return inner_->needs(); }
   void reserve(int kv_heads, int capacity) override { inner_->reserve(kv_heads, capacity); }
   void reserve_dims(int key_dim, int value_dim) override { inner_->reserve_dims(key_dim, value_dim); }
+  void reserve_queries(int query_heads) override { inner_->reserve_queries(query_heads); }
   void append(int rows, int tokens) override { inner_->append(rows, tokens); }
   void observe(const View<const float>& sums, bool first) override { inner_->observe(sums, first); }
   void keep(const KeptRows& kept) override { inner_->keep(kept); }
