@@ -313,6 +313,20 @@ TEST(Queries, ThatWereNeverShownLeaveTheLongestValuesAndTheOldestRows) {
   EXPECT_EQ(kept(buzz::tri_score()), (std::vector<int>{0, 1}));
 }
 
+TEST(Queries, AreSavedWithThoseThatCouldBeTakenBack) {
+  with_each([](const buzz::Policy& policy) {
+    buzz::BuzzCache<float> cache(kShape, policy, kRope), other(kShape, policy, kRope);
+    feed(cache, oracle::Text(), 7);
+    std::istringstream in(oracle::bytes_of(cache));
+    other.load(in);
+    for (int i = 0; i < 12; ++i) {
+      ASSERT_TRUE(oracle::bytes_of(other) == oracle::bytes_of(cache)) << i;
+      feed(cache, oracle::Text(), 5);
+      feed(other, oracle::Text(), 5);
+    }
+  });
+}
+
 TEST(Queries, InADamagedFileAreRefused) {
   buzz::BuzzCache<float> cache({1, 1, 2, 6}, named("tri_attention"));
   feed(cache, oracle::Text(), 6);
