@@ -115,6 +115,25 @@ TEST(Calibrated, IsTheOraclesInAnyShape) {
   }
 }
 
+TEST(Calibrated, IsTheForetoldAttentionToAPower) {
+  buzz::WeightsOptions o = options(weights(1, 0));
+  const Floats keys = {0, -0.5f, -3, kNan}, values = {-10, -10.1f, -9.9f, 0};
+  buzz::Calibrated plain = made(o, 1, 4);
+  const Floats logs = scored(plain, keys, 1, values, 1, 1, 0, 4);
+  for (float power : {0.25f, 1.f, 10.f}) {
+    o.power = power;
+    buzz::Calibrated raised = made(o, 1, 4);
+    const Floats got = scored(raised, keys, 1, values, 1, 1, 0, 4);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_FLOAT_EQ(got[i], std::pow(std::exp(logs[i]), power)) << i << " " << power;
+    EXPECT_TRUE(std::isnan(got[3]));
+  }
+  for (float power : {-0.1f, 10.5f, kInf, kNan}) {
+    o.power = power;
+    EXPECT_EQ(refused([&] { check(o); }), "power");
+  }
+}
+
 /// The positions that a cache of that policy holds after tokens with these keys and values.
 template <class Cache>
 Rows kept(Cache& cache, const Floats& keys) {

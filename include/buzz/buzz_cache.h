@@ -6,7 +6,7 @@
 
 #include "buzz/attention.h"
 #include "buzz/evictor_archive.h"
-#include "buzz/layer.h"
+#include "buzz/layer_sizes.h"
 #include "buzz/memory.h"
 #include "buzz/rope_table.h"
 
@@ -264,7 +264,7 @@ class BuzzCache {
   static Memory memory_of(const Layer& layer) {
     const auto table = make_table(layer);
     Memory all = memory_without_table(layer, table->rotation());
-    table->reserve_places(places(layer));
+    table->reserve_places(layer_sizes::places(layer));
     all.scratch += table->bytes();
     return all;
   }
@@ -277,56 +277,31 @@ class BuzzCache {
       : shape_(layer.shape),
         sliding_(layer.sliding),
         table_(std::move(table)),
-        evictor_(evictor_of(layer)),
+        evictor_(layer_sizes::evictor_of(layer)),
         raw_keys_(stores_raw_keys(layer)),
         store_(shape_, evictor_.capacity()),
         attention_(shape_, layer.attention, evictor_.capacity()),
-        sums_(sums_of(layer, evictor_)),
-        queries_(queries_of(layer)),
-        angles_(raw_keys_ ? 0 : angles_of(layer, rotation())) {
-    check_positions(layer, rotation());
-    table_->reserve_places(places(layer));
+        sums_(layer_sizes::sums_of(layer, evictor_)),
+        queries_(layer_sizes::queries_of(layer)),
+        angles_(raw_keys_ ? 0 : layer_sizes::angles_of(layer, rotation())) {
+    layer_sizes::check_positions(layer, rotation());
+    table_->reserve_places(layer_sizes::places(layer));
   }
   static std::shared_ptr<RopeTable> make_table(const Layer& layer) {
     check(layer);
     return std::make_shared<RopeTable>(layer.rope, layer.shape.head_dim);
   }
-  static Evictor evictor_of(const Layer& l) {
-    ShownRows shown{l.shape.head_dim, l.shape.value_size(), l.rope, l.shape.query_heads, l.attention.scale};
-    if (stores_raw_keys(l)) shown.rope.keys = KeyStorage::raw;
-    return Evictor(l.policy, l.shape.kv_heads, l.shape.max_chunk, l.shape.max_rollback, shown,
-                   l.sliding ? l.attention.window : 0);
-  }
-  static std::size_t sums_of(const Layer& l, const Evictor& evictor) {
-    if (!evictor.needs().attention) return 0;
-    return count_of<float>("queries apart * kv_heads * capacity",
-                           {slices(l.shape.max_chunk, evictor), l.shape.kv_heads, evictor.capacity()});
-  }
-  static std::size_t queries_of(const Layer& l) {
-    if (!l.policy.needs().queries) return 0;
-    return count_of<float>("max_chunk * query_heads * head_dim",
-                           {l.shape.max_chunk, l.shape.query_heads, l.shape.head_dim});
-  }
-  static std::size_t angles_of(const Layer& l, const Rotation& rotation) {
-    return count_of<float>("max_chunk * rope.dims", {l.shape.max_chunk, rotation.dims()});
-  }
-  /// Rows whose places' angles the table has to have.
-  static int places(const Layer& l) { return stores_raw_keys(l) ? l.most_rows() : 0; }
-  static void check_positions(const Layer& l, const Rotation& rotation) {
-    if (rotation.compact()) require_range("capacity", l.most_rows(), 1, l.rope.max_position);
-    if (l.shape.values_in_keys && rotation.dims() > 0 && !stores_raw_keys(l))  // values must not be rotated too
-      require_range("rope.first", l.rope.first, l.shape.value_size(), l.shape.head_dim);
-  }
   static Memory memory_without_table(const Layer& l, const Rotation& rotation) {
-    check_positions(l, rotation);
-    const Evictor evictor = evictor_of(l);
+    layer_sizes::check_positions(l, rotation);
+    const Evictor evictor = layer_sizes::evictor_of(l);
     const std::size_t one = Store<T>(l.shape, 1).bytes(), row = Store<T>(l.shape, 2).bytes() - one;
     const std::size_t more =
         count_of<char>("kv_heads * capacity * head_dim", {static_cast<long long>(row), evictor.capacity() - 1});
-    return {
-        one + more, evictor.bytes(),
-        Attention(l.shape, l.attention, evictor.capacity()).bytes() +
-            (sums_of(l, evictor) + queries_of(l) + (stores_raw_keys(l) ? 0 : angles_of(l, rotation))) * sizeof(float)};
+    return {one + more, evictor.bytes(),
+            Attention(l.shape, l.attention, evictor.capacity()).bytes() +
+                (layer_sizes::sums_of(l, evictor) + layer_sizes::queries_of(l) +
+                 (stores_raw_keys(l) ? 0 : layer_sizes::angles_of(l, rotation))) *
+                    sizeof(float)};
   }
 
   bool evict(std::optional<int> to) {
@@ -361,12 +336,7 @@ class BuzzCache {
       fail("unobserved", pending_.tokens, std::string("0 at ") + call + ": observe() or discard() first");
   }
 
-  /// The newest queries have a slice each where the score or a rollback needs it; one more slice is all the others'.
-  static int slices(int tokens, const Evictor& evictor) {
-    const int apart = evictor.queries_apart();
-    return tokens <= apart ? tokens : apart + 1;
-  }
-  int slices(int tokens) const { return slices(tokens, evictor_); }
+  int slices(int tokens) const { return layer_sizes::slices(tokens, evictor_); }
 
   /// Column sums of a call's queries: [slices, kv_heads, rows].
   View<float> sums(int slices) {

@@ -89,7 +89,7 @@ class ModelCache {
     for (std::size_t i = 0; i < layers.size(); ++i)
       of_layer(i, [&] {
         sum += Cache::memory_without_table(at(layers, i), tables[i]->rotation());
-        tables[i]->reserve_places(Cache::places(layers[i]));
+        tables[i]->reserve_places(layer_sizes::places(layers[i]));
       });
     for (std::size_t i = 0; i < tables.size(); ++i)
       if (std::find(tables.begin(), tables.end(), tables[i]) == tables.begin() + static_cast<std::ptrdiff_t>(i))

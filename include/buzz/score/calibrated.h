@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "buzz/finite.h"
 #include "buzz/score/calibration.h"
@@ -12,8 +13,10 @@
 namespace buzz {
 
 /// Score: a row's un-rotated key and its value by the weights that a Calibration has of its layer and head, as they are
-/// when the row is first asked about: made once. It needs no attention, so it works beside flash kernels. A row that is
-/// not finite, or whose sum is none that a float has, has NaN.
+/// when the row is first asked about: made once. They foretell the logarithm of the highest attention that the row will
+/// get; `power` above 0 makes of it the attention to that power, so that sums over heads weigh those that look sharply.
+/// It needs no attention, so it works beside flash kernels. A row that is not finite, or whose sum is none that a float
+/// has, has NaN.
 class Calibrated final : public Score {
  public:
   /// Of its options.
@@ -47,9 +50,10 @@ class Calibrated final : public Score {
   /// O(head_dim + value_dim) for a row that it has not been asked about, else O(1).
   void importance(const Candidates& c, double* out) override {
     float* numbers = numbers_.head(c.head) + c.first;
+    const double power = static_cast<double>(o_.power);
     for (int i = 0; i < c.count; ++i) {
       if (is_nan(numbers[i])) numbers[i] = number(c, c.first + i);
-      out[i] = static_cast<double>(numbers[i]);
+      out[i] = power > 0 ? std::exp(power * static_cast<double>(numbers[i])) : static_cast<double>(numbers[i]);
     }
   }
   void keep(const KeptRows& kept) override { numbers_.compact(kept); }

@@ -104,13 +104,21 @@ inline void check(const LagOptions& o) { require_at_least("lag", o.lag, 1); }
 
 class Calibration;
 
+/// Is it one that the attention of Calibrated may be raised to?
+inline bool is_power(double x) { return x >= 0 && x <= 10; }
+
 /// Options of the score Calibrated.
 struct WeightsOptions {
   std::shared_ptr<const Calibration> weights;  ///< the model's, of all its layers: see load_calibration()
-  int layer = -1;  ///< whose of them; -1: not said, where there is more than one. Policy::for_layer() says it
+  int layer = -1;   ///< whose of them; -1: not said, where there is more than one. Policy::for_layer() says it
+  float power = 0;  ///< of the attention that they foretell; 0: its logarithm; 0 to 10
 };
-/// Errors: layer. Weights are asked for where the score is made.
-inline void check(const WeightsOptions& o) { require_at_least("layer", o.layer, -1); }
+/// Errors: layer, power. Weights are asked for where the score is made.
+inline void check(const WeightsOptions& o) {
+  require_at_least("layer", o.layer, -1);
+  if (!is_power(static_cast<double>(o.power))) fail("power", std::to_string(o.power), "0 to 10");
+}
+
 /// Positions ahead that a score looks at, and distances: more are past any model's context.
 constexpr int most_horizon = 1 << 24;
 

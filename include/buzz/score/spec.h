@@ -158,6 +158,7 @@ struct ScoreSpec {
       if (path != before) o.weights = load_calibration(path);
     }
     v.whole("layer", o.layer, -1, (std::numeric_limits<int>::max)(), "whose weights; a ModelCache says it itself");
+    v.real("power", o.power, is_power, "0 to 10", "of the foretold attention; 0: its logarithm");
   }
   static void list(OptionVisitor& v, ExpectedOptions& o) {
     static const char* const factors[] = {"value", "nothing"};
