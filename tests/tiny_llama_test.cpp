@@ -33,7 +33,6 @@ using model::small_model;
 using model::text;
 using tiny_llama::CacheOptions;
 using tiny_llama::Llama;
-using tiny_llama::Logits;
 using tiny_llama::Matrix;
 using tiny_llama::Model;
 using tiny_llama::Reader;
@@ -185,16 +184,21 @@ TEST(OurModel, GoesPastItsContextWithinTheBound) {
 
 // --- the forward pass ----------------------------------------------------------------------------------------------
 
-TEST(Forward, GivesTheLogitsOfTheLastTokenOrOfAll) {
+TEST(Forward, GivesTheLogitsOfTheLastTokens) {
   const Model model = small();
   Llama one = llama(model, policy("full"), 10), other = llama(model, policy("full"), 10);
-  const Matrix all = one.forward({1, 5, 6, 7}, Logits::all);
+  EXPECT_REFUSED_WITH("outputs = 2, allowed: 0 to 1", one.forward({1}, 2));
+  const Matrix all = one.forward({1, 5, 6, 7}, 4);
   const Matrix last = other.forward({1, 5, 6, 7});
   ASSERT_EQ(all.rows(), 4);
   ASSERT_EQ(all.cols(), 9);
   ASSERT_EQ(last.rows(), 1);
   EXPECT_LT((all.row(3) - last.row(0)).cwiseAbs().maxCoeff(), 1e-5f);
   EXPECT_GT((all.row(2) - last.row(0)).cwiseAbs().maxCoeff(), 1e-3f);
+  EXPECT_EQ(one.forward({8, 2}, 0).rows(), 0);
+  const Matrix after_none = one.forward({3, 4, 5}, 2), of_all = other.forward({8, 2, 3, 4, 5}, 5);
+  ASSERT_EQ(after_none.rows(), 2);
+  EXPECT_LT((after_none - of_all.bottomRows(2)).cwiseAbs().maxCoeff(), 1e-5f);
 }
 
 TEST(Forward, UsesItsOwnOutputWhereThereIsOne) {
@@ -218,7 +222,7 @@ void expect_slow_logits(const GgufBuilder& builder, int tokens, int chunk, buzz:
   const model::SlowForward::Rows slow = model::SlowForward(file)(ids);
   for (int at = 0; at < tokens; at += chunk) {
     const int n = std::min(chunk, tokens - at);
-    const Matrix logits = l.forward(Ids(ids.begin() + at, ids.begin() + at + n), Logits::all);
+    const Matrix logits = l.forward(Ids(ids.begin() + at, ids.begin() + at + n), n);
     for (int t = 0; t < n; ++t)
       for (int i = 0; i < model.config.vocab; ++i) {
         const double expected = slow[static_cast<std::size_t>(at + t)][static_cast<std::size_t>(i)];
@@ -245,7 +249,7 @@ TEST(Forward, IsTheSameOnAnyThreads) {
   const Model model = small(model::small_gemma());
   Llama one = llama(model, policy("full"), 20);
   Llama three(model, tiny_llama::make_cache(model.config, policy("full"), 20), pool);
-  EXPECT_EQ(Matrix(one.forward(numbers(20, 12), Logits::all)), Matrix(three.forward(numbers(20, 12), Logits::all)));
+  EXPECT_EQ(Matrix(one.forward(numbers(20, 12), 20)), Matrix(three.forward(numbers(20, 12), 20)));
 }
 
 TEST(Forward, OfGemmaGoesOnInAFork) {

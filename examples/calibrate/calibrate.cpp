@@ -94,10 +94,10 @@ void run(const Arguments& a) {
   examples::ThreadPool pool(a.replay.threads);
   LayerSums fitted(model.config), held_out(model.config);
   {
-    evaluate::Progress progress(true, 2 * segments.size() * static_cast<std::size_t>(tokens), stderr);
+    evaluate::Progress progress(2 * segments.size() * static_cast<std::size_t>(tokens), 0);
     for (std::size_t i = 0; i < segments.size(); ++i)
       (is_held_out(i) ? held_out : fitted)
-          .add(replay(model, segments[i], a.replay, pool, [&](std::size_t n) { progress.add(n, false); }), pool);
+          .add(replay(model, segments[i], a.replay, pool, [&](std::size_t n) { progress.add(n); }), pool);
   }
   print_fit(model.config, fitted, held_out, a.ridge);
   if (a.held_out.empty()) fitted += held_out;

@@ -30,15 +30,23 @@ class Agreement {
   }
 
   std::vector<Table> run() const {
-    const std::vector<json> full = common_.results(
-        pieces_.size(), [&](std::size_t i) { return key("greedy", i, common_.contenders()[0]); },
-        [&](std::size_t) { return cost(); }, [&](std::size_t i) { return greedy(pieces_[i]); });
     const std::size_t n = pieces_.size();
-    const auto& contenders = common_.contenders();
+    const auto key = [&](const char* what, std::size_t c, std::size_t piece) -> json {
+      const Contender& contender = common_.contenders()[c];
+      return {{"task", what},
+              {"policy", contender.key},
+              {"rows", contender.budget.of(whole())},
+              {"prompt", hash_of(pieces_[piece])},
+              {"tokens", o_.tokens}};
+    };
+    const std::vector<json> full = common_.results(
+        1, n, [&](std::size_t c, std::size_t p) { return key("greedy", c, p); }, [&](std::size_t) { return cost(); },
+        [&](std::size_t p, const Members&) { return std::vector<json>{greedy(pieces_[p])}; }, 1);
     const std::vector<json> results = common_.results(
-        contenders.size() * n, [&](std::size_t i) { return key("agreement", i % n, contenders[i / n]); },
+        common_.contenders().size(), n, [&](std::size_t c, std::size_t p) { return key("agreement", c, p); },
         [&](std::size_t) { return 3 * cost(); },
-        [&](std::size_t i) { return compare(contenders[i / n], pieces_[i % n], full[i % n].get<Tokens>()); });
+        [&](std::size_t p, const Members& members) { return compare(members, pieces_[p], full[p].get<Tokens>()); },
+        common_.together());
     return {table(results)};
   }
 
@@ -47,18 +55,10 @@ class Agreement {
 
   std::size_t cost() const { return static_cast<std::size_t>(o_.prompt + o_.tokens); }
   int whole() const { return o_.prompt + o_.tokens; }
-  json key(const char* what, std::size_t piece, const Contender& c) const {
-    return {{"task", what},
-            {"policy", c.policy},
-            {"rows", c.budget.of(whole())},
-            {"prompt", hash_of(pieces_[piece])},
-            {"tokens", o_.tokens}};
-  }
-  Sequence sequence(const Contender& c) const { return common_.sequence(c, whole(), whole()); }
 
-  /// The likeliest tokens after a piece, the first of them after the piece's last token.
+  /// The full cache's likeliest tokens after a piece, the first of them after the piece's last token.
   json greedy(const Tokens& piece) const {
-    Sequence s = sequence(common_.contenders()[0]);
+    Sequences s = common_.sequences({0}, whole(), whole());
     s.read(piece);
     Tokens tokens;
     while (static_cast<int>(tokens.size()) < o_.tokens) {
@@ -68,27 +68,38 @@ class Agreement {
     return tokens;
   }
 
-  /// Reads the same tokens with the contender's cache and looks at what it would have said.
-  json compare(const Contender& c, const Tokens& piece, const Tokens& greedy) const {
-    Sequence s = sequence(c);
+  /// Reads the same tokens with the contenders' caches and looks at what they would have said.
+  std::vector<json> compare(const Members& members, const Tokens& piece, const Tokens& greedy) const {
+    Sequences s = common_.sequences(members, whole(), whole());
     s.read(piece);
-    std::vector<int> agreed;
+    std::vector<std::vector<int>> agreed(members.size());
     for (std::int32_t token : greedy) {
-      agreed.push_back(s.likeliest() == token ? 1 : 0);
+      for (std::size_t m = 0; m < members.size(); ++m)
+        agreed[m].push_back(s.likeliest(static_cast<int>(m)) == token ? 1 : 0);
       s.read({token});
     }
-    Sizes sizes = common_.sizes(c, whole(), whole());
-    Sizes all = common_.sizes(common_.contenders()[0], whole(), whole());
-    auto twin = std::make_unique<Twin>(common_.config(), make_policy(common_.config(), "full", all),
-                                       make_policy(common_.config(), c.policy, sizes));
-    Twin& outputs = *twin;
-    Sequence both(common_.model(), std::move(twin));
+    const Sizes all = common_.sizes(common_.contenders()[0], whole(), whole());
+    Batch::Members caches;
+    std::vector<Twin*> twins;
+    for (std::size_t c : members) {
+      const Contender& contender = common_.contenders()[c];
+      auto twin = std::make_unique<Twin>(
+          common_.config(), make_policy(common_.config(), "full", all),
+          make_policy(common_.config(), contender.policy, common_.sizes(contender, whole(), whole())));
+      twins.push_back(twin.get());
+      caches.push_back(std::move(twin));
+    }
+    Sequences both(common_.model(), std::move(caches));
     both.read(piece);
-    outputs.begin();
+    for (Twin* t : twins) t->begin();
     for (std::int32_t token : greedy) both.read({token});
-    std::vector<double> errors;
-    for (int i = 0; i < common_.config().layers; ++i) errors.push_back(outputs.relative_error(i));
-    return {{"agreed", agreed}, {"errors", errors}, {"cost", cost_of(s)}};
+    std::vector<json> results;
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      std::vector<double> errors;
+      for (int i = 0; i < common_.config().layers; ++i) errors.push_back(twins[m]->relative_error(i));
+      results.push_back({{"agreed", agreed[m]}, {"errors", errors}, {"cost", cost_of(s, static_cast<int>(m))}});
+    }
+    return results;
   }
 
   Table table(const std::vector<json>& results) const {

@@ -13,40 +13,38 @@ namespace evaluate {
 
 using tiny_llama::Question;
 
-constexpr int answer_tokens = 12;  // at most
-
 /// One question, or several whose answers together are one answer.
 using Group = std::vector<Question>;
 
 struct Answer {
-  std::vector<std::string> given;  // one a question
-  double log_likelihood = 0;       // of the right ones, summed over their tokens
-  bool exact = true;               // all of them
+  double log_likelihood = 0;  // of the right answers, summed over their tokens
+  bool exact = true;          // greedy decoding gives all of them
 };
 
-/// `s` has read the first question if first_is_read, else nothing of the group.
-inline Answer ask(const Sequence& s, const tiny_llama::Tokenizer& tokenizer, const Group& group, bool first_is_read) {
-  Answer a;
-  const auto put = [&](Sequence& to, std::size_t i) {
-    if (i > 0) to.read(tokenizer.encode_more(".\n"));
-    if (i > 0 || !first_is_read) to.read(tokenizer.encode_more(group[i].text));
-  };
-  Sequence own = s.fork(), right = s.fork();
+/// What each sequence answers. `s` has read the first question if first_is_read, else nothing of the group. Each right
+/// answer is read whatever the model would have said: greedy decoding gives it if each of its tokens is the likeliest.
+inline std::vector<Answer> ask(const Sequences& s, const tiny_llama::Tokenizer& tokenizer, const Group& group,
+                               bool first_is_read) {
+  std::vector<Answer> answers(static_cast<std::size_t>(s.size()));
+  Sequences own = s.fork();
   for (std::size_t i = 0; i < group.size(); ++i) {
-    put(own, i);
-    a.given.push_back(own.text(answer_tokens, ".\n"));
-    a.exact = a.exact && a.given[i] == group[i].answer;
-    put(right, i);
-    std::vector<double> nll;
-    right.read(tokenizer.encode_more(group[i].answer), &nll);
-    for (double n : nll) a.log_likelihood -= n;
+    Tokens tokens;
+    if (i > 0 || !first_is_read) tokens = tokenizer.encode_more((i > 0 ? ".\n" : "") + group[i].text);
+    const std::size_t first = tokens.size();
+    const Tokens right = tokenizer.encode_more(group[i].answer);
+    tokens.insert(tokens.end(), right.begin(), right.end());
+    std::vector<std::vector<Foretold>> foretold;
+    own.read(tokens, &foretold, first);
+    for (std::size_t m = 0; m < answers.size(); ++m)
+      for (const Foretold& f : foretold[m]) {
+        answers[m].log_likelihood -= f.nll;
+        answers[m].exact = answers[m].exact && f.is_likeliest;
+      }
   }
-  return a;
+  return answers;
 }
 
-inline json to_json(const Answer& a) {
-  return {{"given", a.given}, {"log_likelihood", a.log_likelihood}, {"exact", a.exact}};
-}
+inline json to_json(const Answer& a) { return {{"log_likelihood", a.log_likelihood}, {"exact", a.exact}}; }
 
 /// What a contender answered, unit by unit (a set of documents), for the columns below.
 struct Marks {

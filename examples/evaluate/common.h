@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "evaluate/jobs.h"
+#include "evaluate/once.h"
 #include "evaluate/results_cache.h"
-#include "evaluate/sequence.h"
+#include "evaluate/sequences.h"
 #include "evaluate/sized_policy.h"
 #include "evaluate/table.h"
 #include "tiny_llama/policies.h"
@@ -40,10 +41,12 @@ struct CommonOptions {
   std::string model = BUZZ_MODEL_DIR "/buzz-tiny-q8_0.gguf";
   std::vector<std::string> policies = policy_names();
   std::vector<std::string> budgets = {"40%", "20%"};
-  int chunk = 32;  // tokens read at a time
+  int chunk = 32;     // tokens read at a time
+  bool once = false;  // prompts are read whole by a full cache, and then cut
   std::uint64_t seed = 1;
   int threads = 2;
   std::string json, csv, cache;  // a file, a file, a folder; empty: none
+  std::string program;           // in the cache's keys; empty: when the program was built
 };
 
 /// Rows, or a share of the rows that a full cache would have.
@@ -70,21 +73,25 @@ inline Budget parse_budget(const std::string& text) {
   return {text, percent ? value / 100 : 0, percent ? 0 : static_cast<int>(value)};
 }
 
+/// Contenders by their numbers.
+using Members = std::vector<std::size_t>;
+
 /// A policy at a budget. The first is the full cache, which the others are compared with.
 struct Contender {
   std::string policy;
   Budget budget;
+  std::string key;  // the policy, and what is in the file that it names
   bool is_full() const { return policy == "full"; }
 };
 
 class Common {
  public:
-  /// stamp: of the program; what another one measured is not taken for its results.
-  Common(const CommonOptions& options, const std::string& stamp)
+  /// built: when the program was; what another one measured is not taken for its results.
+  Common(const CommonOptions& options, const std::string& built)
       : o_(options),
         model_(std::make_shared<const Model>(tiny_llama::read_model(options.model))),
         model_hash_(hex(hash(tiny_llama::read_text(options.model)))),
-        stamp_(stamp),
+        program_(o_.program.empty() ? built : o_.program),
         cache_(options.cache) {
     buzz::require_at_least("chunk", o_.chunk, 1);
     buzz::require_range("threads", o_.threads, 1, 256);
@@ -119,37 +126,103 @@ class Common {
     sizes.positions = positions;
     return sizes;
   }
-  /// An empty sequence of a contender.
-  Sequence sequence(const Contender& c, int whole, int tokens,
-                    buzz::Positions positions = buzz::Positions::logical) const {
-    return sequence(c, sizes(c, whole, tokens, positions));
+  /// An empty sequence of each of those contenders, by their numbers.
+  template <class SizesOf>
+  Sequences sequences(const Members& members, const SizesOf& sizes_of) const {
+    Batch::Members caches;
+    for (std::size_t c : members)
+      caches.push_back(make_policy(config(), contenders_[c].policy, sizes_of(contenders_[c])));
+    return Sequences(*model_, std::move(caches));
   }
-  Sequence sequence(const Contender& c, const Sizes& sizes) const {
-    return Sequence(*model_, make_policy(config(), c.policy, sizes));
+  Sequences sequences(const Members& members, int whole, int tokens,
+                      buzz::Positions positions = buzz::Positions::logical) const {
+    return sequences(members, [&](const Contender& c) { return sizes(c, whole, tokens, positions); });
   }
 
-  /// Does `count` independent pieces of work, or takes their results from an earlier run; in order.
-  /// key(i): all that the result depends on, beside the model, the program and the chunk. cost(i): in tokens.
-  std::vector<json> results(std::size_t count, const std::function<json(std::size_t)>& key,
-                            const std::function<std::size_t(std::size_t)>& cost,
-                            const std::function<json(std::size_t)>& make) const {
-    std::size_t all = 0;
-    for (std::size_t i = 0; i < count; ++i) all += cost(i);
-    std::vector<json> made(count);
-    Progress progress(true, all);
-    run_jobs(count, o_.threads, [&](std::size_t i) {
-      const json whole = {{"model", model_hash_}, {"program", stamp_}, {"chunk", o_.chunk}, {"work", key(i)}};
-      bool remembered = true;
-      made[i] = cache_.get(whole, [&] {
-        remembered = false;
-        return make(i);
-      });
-      progress.add(cost(i), remembered);
+  /// As tables say it.
+  std::string how_read() const {
+    return o_.once ? "read whole and cut once" : "read in chunks of " + std::to_string(o_.chunk) + " and evicted";
+  }
+  /// Sequences of those contenders that have read a prompt, after which `more` tokens will come at most; budgets are
+  /// shares of the prompt.
+  Sequences read(const Members& members, const Tokens& prompt, int more) const {
+    const int whole = static_cast<int>(prompt.size());
+    if (o_.once) return read_once(members, prompt, more);
+    Sequences s = sequences(members, whole, whole + more);
+    s.read(prompt);
+    return s;
+  }
+
+  /// As many sequences as are read together: all that one prompt serves; or else more would not make the product with
+  /// the weights any cheaper.
+  std::size_t together() const {
+    return o_.once ? contenders_.size() : static_cast<std::size_t>((std::max)(1, 256 / o_.chunk));
+  }
+
+  /// Does the work of each contender on each of `units`, or takes what an earlier run gave; [contender][unit], flat.
+  /// key(contender, unit): all that a result depends on, beside the model, the program and the chunk. cost(unit): in
+  /// tokens. make(unit, members): the results of those contenders, at most `most`.
+  template <class Key, class Cost, class Make>
+  std::vector<json> results(std::size_t contenders, std::size_t units, const Key& key, const Cost& cost,
+                            const Make& make, std::size_t most) const {
+    struct Job {
+      std::size_t unit;
+      Members members;
+    };
+    std::vector<Job> jobs;
+    std::vector<json> made(contenders * units);
+    const auto whole_key = [&](std::size_t c, std::size_t u) -> json {
+      return {{"model", model_hash_}, {"program", program_}, {"chunk", o_.chunk}, {"work", key(c, u)}};
+    };
+    std::size_t all = 0, remembered = 0;
+    for (std::size_t u = 0; u < units; ++u) {
+      bool open = false;  // is the last job one that has room?
+      for (std::size_t c = 0; c < contenders; ++c) {
+        all += cost(u);
+        json& result = made[c * units + u];
+        result = cache_.find(whole_key(c, u));
+        if (!result.is_null()) {
+          remembered += cost(u);
+          continue;
+        }
+        if (!open || jobs.back().members.size() == most) jobs.push_back({u, {}});
+        jobs.back().members.push_back(c);
+        open = true;
+      }
+    }
+    Progress progress(all, remembered);
+    run_jobs(jobs.size(), o_.threads, [&](std::size_t j) {
+      const Job& job = jobs[j];
+      std::vector<json> results = make(job.unit, job.members);
+      for (std::size_t m = 0; m < job.members.size(); ++m) {
+        cache_.put(whole_key(job.members[m], job.unit), results[m]);
+        made[job.members[m] * units + job.unit] = std::move(results[m]);
+      }
+      progress.add(cost(job.unit) * job.members.size());
     });
     return made;
   }
 
  private:
+  Sequences read_once(const Members& members, const Tokens& prompt, int more) const {
+    const int whole = static_cast<int>(prompt.size());
+    const auto follower = [&](const Contender& c) {
+      Sizes sizes = this->sizes(c, whole, whole + more);
+      sizes.counted = 1;
+      sizes.max_chunk = c.is_full() ? o_.chunk : whole;  // so that there is room for all of it
+      return std::make_unique<Follower>(config(), sized_policy(c.policy, sizes), sizes.positions, sizes.max_chunk);
+    };
+    Led::Followers followers;
+    for (std::size_t c : members) followers.push_back(follower(contenders_[c]));
+    auto led = std::make_unique<Led>(config(), follower(contenders_[0]), std::move(followers));
+    Led& all = *led;
+    Batch::Members one;
+    one.push_back(std::move(led));
+    Sequences reading(*model_, std::move(one));
+    reading.read(prompt);
+    return Sequences(*model_, all.cut());
+  }
+
   /// A cache of few rows: a misspelt policy, or weights of another model, are told before hours of work.
   void try_out(const std::string& policy) const {
     Sizes sizes;
@@ -160,22 +233,30 @@ class Common {
   }
 
   void contend() {
-    contenders_.assign(1, {"full", {"100%", 1, 0}});
+    contenders_.assign(1, {"full", {"100%", 1, 0}, "full"});
     for (const std::string& budget : o_.budgets)
       for (const std::string& policy : o_.policies)
-        if (policy != "full") contenders_.push_back({policy, parse_budget(budget)});
+        if (policy != "full") contenders_.push_back({policy, parse_budget(budget), with_file(policy)});
+  }
+
+  static std::string with_file(const std::string& policy) {
+    const std::string option = "weights=";
+    const std::size_t at = policy.find(option);
+    if (at == std::string::npos) return policy;
+    const std::size_t begin = at + option.size();
+    return policy + " " + hex(hash(tiny_llama::read_text(policy.substr(begin, policy.find(',', begin) - begin))));
   }
 
   CommonOptions o_;
   std::shared_ptr<const Model> model_;
-  std::string model_hash_, stamp_;
+  std::string model_hash_, program_;
   ResultsCache cache_;
   std::vector<Contender> contenders_;
 };
 
 /// What every row of every table says of memory.
-inline json cost_of(const Sequence& s) {
-  return {{"peak_rows", s.peak_rows()}, {"peak_bytes", s.peak_bytes()}, {"allocated_bytes", s.allocated_bytes()}};
+inline json cost_of(const Sequences& s, int i) {
+  return {{"peak_rows", s.peak_rows(i)}, {"peak_bytes", s.peak_bytes(i)}, {"allocated_bytes", s.allocated_bytes(i)}};
 }
 inline const std::vector<Column>& cost_columns() {
   static const std::vector<Column> columns = {{"policy"}, {"budget"}, {"peak rows"}, {"KV KiB"}, {"allocated KiB"}};

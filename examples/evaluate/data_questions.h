@@ -22,19 +22,29 @@ struct DataOptions {
 /// What a contender that has read a text says after a prompt, and how likely it holds the reference there.
 struct Said {
   std::string text;
-  std::vector<double> nll;  // of the reference's tokens
+  std::vector<Foretold> reference;  // its tokens
   json cost;
+
+  double log_likelihood() const {
+    double sum = 0;
+    for (const Foretold& f : reference) sum -= f.nll;
+    return sum;
+  }
 };
-inline Said say(const Common& common, const Contender& contender, const Tokens& read, const std::string& prompt,
-                const std::string& reference, int tokens, const char* stop) {
-  Sequence s = common.sequence(contender, static_cast<int>(read.size()), common.config().context);
-  s.read(read);
-  s.read(common.tokenizer().encode_more(prompt));
-  Sequence own = s.fork();
-  Said said;
-  said.text = own.text(tokens, stop);
-  s.read(common.tokenizer().encode_more(" " + reference), &said.nll);
-  said.cost = cost_of(own);
+/// Of each of the contenders.
+inline std::vector<Said> say(const Common& common, const Members& members, const Tokens& read,
+                             const std::string& prompt, const std::string& reference, int tokens, const char* stop) {
+  const Tokens asked = common.tokenizer().encode_more(prompt), right = common.tokenizer().encode_more(" " + reference);
+  const int answer = (std::max)(tokens, static_cast<int>(right.size()));
+  Sequences s = common.read(members, read, static_cast<int>(asked.size()) + answer);
+  s.read(asked);
+  std::vector<std::vector<Foretold>> foretold;
+  Sequences own = s.fork();
+  const std::vector<std::string> texts = own.texts(tokens, stop);
+  s.read(right, &foretold);
+  std::vector<Said> said;
+  for (std::size_t m = 0; m < members.size(); ++m)
+    said.push_back({texts[m], foretold[m], cost_of(own, static_cast<int>(m))});
   return said;
 }
 
@@ -51,18 +61,21 @@ class DataQuestions {
     const std::size_t n = items_.size();
     const auto& contenders = common_.contenders();
     const std::vector<json> results = common_.results(
-        contenders.size() * n,
-        [&](std::size_t i) -> json {
+        contenders.size(), n,
+        [&](std::size_t c, std::size_t i) -> json {
+          const Item& item = items_[i];
           return {{"task", "data questions"},
-                  {"policy", contenders[i / n].policy},
-                  {"rows", budget(i)},
-                  {"documents", hash_of(items_[i % n].documents)},
-                  {"question", items_[i % n].question},
-                  {"answers", items_[i % n].answers},
-                  {"tokens", o_.tokens}};
+                  {"policy", contenders[c].key},
+                  {"rows", contenders[c].budget.of(static_cast<int>(item.documents.size()))},
+                  {"documents", hash_of(item.documents)},
+                  {"question", item.question},
+                  {"answers", item.answers},
+                  {"tokens", o_.tokens},
+                  {"once", common_.options().once}};
         },
-        [&](std::size_t i) { return items_[i % n].documents.size(); }, [&](std::size_t i) { return ask(i); });
-    Table t{"Questions of " + o_.file + ", documents read in chunks and evicted, then asked",
+        [&](std::size_t i) { return items_[i].documents.size() + static_cast<std::size_t>(o_.tokens); },
+        [&](std::size_t i, const Members& members) { return ask(items_[i], members); }, common_.together());
+    Table t{"Questions of " + o_.file + ", documents " + common_.how_read() + ", then asked",
             std::to_string(left_out_) + " lines left out: longer than the model's context\n" +
                 "[95%: bootstrap over questions; differences are paired] log-likelihood: of the first right answer",
             with_costs({{"n"},
@@ -124,22 +137,15 @@ class DataQuestions {
       items_.push_back(std::move(item));
   }
 
-  int budget(std::size_t i) const {
-    return common_.contenders()[i / items_.size()].budget.of(
-        static_cast<int>(items_[i % items_.size()].documents.size()));
-  }
-
-  json ask(std::size_t i) const {
-    const Item& item = items_[i % items_.size()];
-    const Said said = say(common_, common_.contenders()[i / items_.size()], item.documents, item.question,
-                          item.answers[0], o_.tokens, "\n");
-    double likelihood = 0;
-    for (double each : said.nll) likelihood -= each;
-    return {{"answer", said.text},
-            {"exact", exact_match(said.text, item.answers) ? 1 : 0},
-            {"f1", answer_f1(said.text, item.answers)},
-            {"log_likelihood", likelihood},
-            {"cost", said.cost}};
+  std::vector<json> ask(const Item& item, const Members& members) const {
+    std::vector<json> results;
+    for (const Said& said : say(common_, members, item.documents, item.question, item.answers[0], o_.tokens, "\n"))
+      results.push_back({{"answer", said.text},
+                         {"exact", exact_match(said.text, item.answers) ? 1 : 0},
+                         {"f1", answer_f1(said.text, item.answers)},
+                         {"log_likelihood", said.log_likelihood()},
+                         {"cost", said.cost}});
+    return results;
   }
 
   const Common& common_;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "evaluate/agreement.h"
+#include "evaluate/facts.h"
 #include "evaluate/html_report.h"
 #include "evaluate/needle.h"
 #include "evaluate/perplexity.h"
@@ -14,17 +15,23 @@
 namespace evaluate {
 
 inline void declare_common(CLI::App& task, CommonOptions& o) {
-  task.add_option("--model", o.model, "A GGUF file (llama architecture; F32, F16 or Q8_0)")->capture_default_str();
+  task.add_option("--model", o.model, "A GGUF file, of the llama or gemma3 architecture")->capture_default_str();
   task.add_option(
       "--policies", o.policies,
       "Beside full; each a name, or name:option=value,option=value:" + tiny_llama::lines_of(tiny_llama::policies()));
   task.add_option("--budgets", o.budgets, "Rows, as 256, or shares of the full cache's, as 40%")->capture_default_str();
   task.add_option("--chunk", o.chunk, "Tokens read at a time")->capture_default_str();
+  task.add_flag("--once", o.once,
+                "Read each prompt whole with a full cache, and cut it once; perplexity has no prompt");
   task.add_option("--seed", o.seed, "Of all that is drawn")->capture_default_str();
   task.add_option("--threads", o.threads, "Results do not depend on it")->capture_default_str();
   task.add_option("--json", o.json, "Write the tables to this file");
   task.add_option("--csv", o.csv, "Write the tables to this file");
   task.add_option("--cache", o.cache, "A folder where results are kept, so that an interrupted run goes on");
+  task.add_option(
+      "--program", o.program,
+      "The program's name in --cache, in place of when it was built: results of another build with the same "
+      "name are taken for this one's");
 }
 
 inline CLI::App* declare(CLI::App& app, PerplexityOptions& o) {
@@ -37,23 +44,48 @@ inline CLI::App* declare(CLI::App& app, PerplexityOptions& o) {
   return task;
 }
 
-inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, DataOptions& data) {
+inline void declare_sets(CLI::App& task, QuestionsOptions& o) {
+  task.add_option("--sets", o.sets, "Sets of documents")->capture_default_str();
+}
+
+inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, MadeUpOptions& made_up, DataOptions& data) {
   CLI::App* task = app.add_subcommand("questions", "Documents are read, evicted and asked about");
-  task->add_option("--sets", o.sets, "Sets of made-up documents")->capture_default_str();
+  declare_sets(*task, o);
   task->add_option("--questions", o.questions, "Asked of each set")->capture_default_str();
   task->add_option("--answers", o.answers, "Facts that make one answer")->capture_default_str();
   task->add_option("--asked", o.asked, "after the eviction, or before")->capture_default_str();
-  task->add_flag("--whole", o.whole, "Read the documents in one call, and evict once");
-  task->add_option("--documents", o.documents.documents, "Of a set")->capture_default_str();
-  task->add_option("--fewest-facts", o.documents.fewest_facts, "Of a document")->capture_default_str();
-  task->add_option("--most-facts", o.documents.most_facts, "Of a document")->capture_default_str();
-  task->add_option("--fewest-fillers", o.documents.fewest_fillers, "Sentences that tell nothing")
-      ->capture_default_str();
-  task->add_option("--most-fillers", o.documents.most_fillers, "Sentences that tell nothing")->capture_default_str();
-  task->add_option("--filler", o.filler, "A text file whose sentences stand between the facts");
+  tiny_llama::DocumentOptions& d = made_up.documents;
+  task->add_option("--documents", d.documents, "Of a set")->capture_default_str();
+  task->add_option("--fewest-facts", d.fewest_facts, "Of a document")->capture_default_str();
+  task->add_option("--most-facts", d.most_facts, "Of a document")->capture_default_str();
+  task->add_option("--fewest-fillers", d.fewest_fillers, "Sentences that tell nothing")->capture_default_str();
+  task->add_option("--most-fillers", d.most_fillers, "Sentences that tell nothing")->capture_default_str();
+  task->add_option("--filler", made_up.filler, "A text file whose sentences stand between the facts");
   task->add_option("--data", data.file, "In place of made-up documents: JSON lines of question, answers, ctxs");
   task->add_option("--most", data.most, "Lines of the data read")->capture_default_str();
   task->add_option("--answer-tokens", data.tokens, "Of an answer to the data, at most")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, FactsOptions& facts) {
+  CLI::App* task = app.add_subcommand("facts", "Made-up facts told in a text, and asked for by their beginnings");
+  o.sets = 7;
+  declare_sets(*task, o);
+  task->add_option("--text", facts.text, "A text file whose sentences stand between the facts; none: templates");
+  task->add_option("--from", facts.from, "The part of the file that is used: from this share of it")
+      ->capture_default_str();
+  task->add_option("--to", facts.to, "to this one")->capture_default_str();
+  task->add_option("--facts", facts.facts, "Told in each set, and asked for")->capture_default_str();
+  task->add_option("--tokens", facts.tokens, "Of a set, about")->capture_default_str();
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, PairsOptions& pairs) {
+  CLI::App* task = app.add_subcommand("pairs", "Lines of a key and a value, asked for by keys");
+  o.sets = 7;
+  declare_sets(*task, o);
+  task->add_option("--pairs", pairs.pairs, "Lines of a set")->capture_default_str();
+  task->add_option("--questions", pairs.questions, "Asked of each set")->capture_default_str();
   return task;
 }
 

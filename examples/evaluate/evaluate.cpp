@@ -39,7 +39,10 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   CommonOptions common;
   PerplexityOptions perplexity;
-  QuestionsOptions questions;
+  QuestionsOptions questions, facts, pairs;
+  MadeUpOptions made_up_documents;
+  FactsOptions facts_told;
+  PairsOptions pairs_told;
   DataOptions data, summaries;
   summaries.tokens = 64;
   NeedleOptions needle;
@@ -49,9 +52,22 @@ int main(int argc, char** argv) {
   const std::vector<std::pair<CLI::App*, Run>> tasks = {
       {declare(app, perplexity),
        [&](const Common& c) { return Perplexity(c, perplexity, read_texts(c, perplexity.texts)).run(); }},
-      {declare(app, questions, data),
+      {declare(app, questions, made_up_documents, data),
        [&](const Common& c) {
-         return data.file.empty() ? Questions(c, questions).run() : DataQuestions(c, data).run();
+         return data.file.empty() ? Questions(c, questions, made_up(made_up_documents)).run()
+                                  : DataQuestions(c, data).run();
+       }},
+      {declare(app, facts, facts_told),
+       [&](const Common& c) {
+         const Facts source(c.tokenizer(), facts_told);
+         facts.questions = facts_told.facts;
+         return Questions(c, facts, {source.name(), source}).run();
+       }},
+      {declare(app, pairs, pairs_told),
+       [&](const Common& c) {
+         const Pairs source(pairs_told);
+         pairs.questions = pairs_told.questions;
+         return Questions(c, pairs, {source.name(), source}).run();
        }},
       {declare(app, needle), [&](const Common& c) { return Needle(c, needle).run(); }},
       {declare(app, agreement),

@@ -84,28 +84,25 @@ class Report {
     page_.paragraph("Documents are read in chunks and evicted; only then each question is asked.");
     QuestionsOptions o;
     o.sets = 20;
+    MadeUpOptions documents;
     std::vector<std::string> fillers = {""};
     fillers.insert(fillers.end(), o_.texts.begin(), o_.texts.end());
     for (const std::string& filler : fillers) {
-      o.filler = filler;
-      const std::vector<Table> tables = Questions(common, o).run();
+      documents.filler = filler;
+      const std::vector<Table> tables = Questions(common, o, made_up(documents)).run();
       const std::string caption = "Log-likelihood of the right answer, less the full cache's, against KV KiB";
       page_.plot(caption, line_plot(caption, "KV KiB", "log-likelihood - full",
                                     against_memory(tables[0], "log-likelihood - full")));
       show(tables);
     }
-    if (!o_.quick) {
-      o.filler.clear();
-      o.documents = {};
-      show(Questions(common_.with_budgets({"40%", "20%"}), o).run());
-    }
+    if (!o_.quick) show(Questions(common_.with_budgets({"40%", "20%"}), o, made_up({{}, ""})).run());
     page_.paragraph("The questions are part of the prompt that is evicted, three facts an answer.");
     QuestionsOptions before;
     before.asked = "before";
     before.answers = 3;
     before.sets = of(3, 20);
     before.questions = 3;
-    show(Questions(common_.with_budgets({"40%"}), before).run());
+    show(Questions(common_.with_budgets({"40%"}), before, made_up({})).run());
   }
 
   void perplexity() {
@@ -162,25 +159,29 @@ class Report {
         piece_of(common, made_up_text(common, static_cast<std::size_t>(tokens)), 0, static_cast<std::size_t>(tokens));
     const auto& contenders = common.contenders();
     const std::vector<json> results = common.results(
-        contenders.size(),
-        [&](std::size_t i) -> json {
+        contenders.size(), 1,
+        [&](std::size_t c, std::size_t) -> json {
           return {{"task", "rows"},
-                  {"policy", contenders[i].policy},
-                  {"rows", contenders[i].budget.of(tokens)},
+                  {"policy", contenders[c].key},
+                  {"rows", contenders[c].budget.of(tokens)},
                   {"tokens", hash_of(text)}};
         },
         [&](std::size_t) { return text.size(); },
-        [&](std::size_t i) {
-          Sequence s = common.sequence(contenders[i], tokens, tokens);
-          std::vector<double> held;
+        [&](std::size_t, const Members& members) {
+          Sequences s = common.sequences(members, tokens, tokens);
+          std::vector<std::vector<double>> held(members.size());
           const auto chunk = static_cast<std::size_t>(common.options().chunk);
           for (std::size_t at = 0; at < text.size(); at += chunk) {
             const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
             s.read(Tokens(begin, begin + static_cast<std::ptrdiff_t>((std::min)(chunk, text.size() - at))));
-            held.push_back(s.rows());
+            for (std::size_t m = 0; m < members.size(); ++m) held[m].push_back(s.rows(static_cast<int>(m)));
           }
-          return json{{"held", held}, {"cost", cost_of(s)}};
-        });
+          std::vector<json> made;
+          for (std::size_t m = 0; m < members.size(); ++m)
+            made.push_back({{"held", held[m]}, {"cost", cost_of(s, static_cast<int>(m))}});
+          return made;
+        },
+        common.together());
     std::vector<Series> series;
     Table t{"Rows held while " + std::to_string(tokens) + " tokens are read, at 40%",
             "held: after a call, once there was an eviction",

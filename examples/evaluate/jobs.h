@@ -20,19 +20,19 @@ namespace evaluate {
 /// How far the work is, and how long the rest may take; on a terminal only.
 class Progress {
  public:
-  /// all: the work, in tokens say.
-  Progress(bool wanted, std::size_t all, std::FILE* out = stdout)
-      : bar_(wanted, out), all_(all), began_(std::chrono::steady_clock::now()) {}
+  /// all: the work, in tokens say; done: how much of it an earlier run did.
+  Progress(std::size_t all, std::size_t done)
+      : bar_(true, stderr), all_(all), done_(done), before_(done), began_(std::chrono::steady_clock::now()) {}
   ~Progress() { bar_.clear(); }
 
-  /// `cost` more is done; what was remembered from an earlier run tells nothing about the time.
-  void add(std::size_t cost, bool remembered) {
+  /// `cost` more is done.
+  void add(std::size_t cost) {
     const std::lock_guard<std::mutex> lock(mutex_);
     done_ += cost;
-    if (!remembered) worked_ += cost;
     if (!bar_.shown()) return;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-    const double left = worked_ == 0 ? 0 : seconds / static_cast<double>(worked_) * static_cast<double>(all_ - done_);
+    const double left =
+        done_ == before_ ? 0 : seconds / static_cast<double>(done_ - before_) * static_cast<double>(all_ - done_);
     const long whole = std::lround(left);
     bar_.show(
         done_, all_,
@@ -41,7 +41,7 @@ class Progress {
 
  private:
   tiny_llama::ProgressBar bar_;
-  std::size_t all_, done_ = 0, worked_ = 0;
+  std::size_t all_, done_, before_;
   std::chrono::steady_clock::time_point began_;
   std::mutex mutex_;
 };

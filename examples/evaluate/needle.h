@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "evaluate/answers.h"
-#include "evaluate/sentences.h"
+#include "evaluate/facts.h"
 
 namespace evaluate {
 
@@ -38,20 +38,21 @@ class Needle {
     const std::size_t n = cells_.size();
     const auto& contenders = common_.contenders();
     const std::vector<json> results = common_.results(
-        contenders.size() * n,
-        [&](std::size_t i) -> json {
-          const Place& c = cells_[i % n];
+        contenders.size(), n,
+        [&](std::size_t c, std::size_t i) -> json {
+          const Place& place = cells_[i];
           return {{"task", "needle"},
-                  {"policy", contenders[i / n].policy},
-                  {"rows", contenders[i / n].budget.of(c.length)},
-                  {"length", c.length},
-                  {"depth", c.depth},
+                  {"policy", contenders[c].key},
+                  {"budget", contenders[c].budget.text},
+                  {"length", place.length},
+                  {"depth", place.depth},
                   {"trials", o_.trials},
                   {"seed", common_.options().seed},
+                  {"once", common_.options().once},
                   {"hay", hay_.empty() ? "" : hex(hash(json(hay_).dump()))}};
         },
-        [&](std::size_t i) { return static_cast<std::size_t>(cells_[i % n].length * o_.trials); },
-        [&](std::size_t i) { return measure(contenders[i / n], cells_[i % n]); });
+        [&](std::size_t i) { return static_cast<std::size_t>(cells_[i].length * o_.trials); },
+        [&](std::size_t i, const Members& members) { return measure(members, cells_[i]); }, common_.together());
     return {table(results, "exact", "Needle: share of right answers by length (a row) and depth in % (a column)", 2),
             table(results, "log_likelihood", "Needle: mean log-likelihood of the right answer", 3)};
   }
@@ -70,17 +71,22 @@ class Needle {
   Hay make(const Place& place, int trial) const {
     // The same documents for every depth and every policy.
     tiny_llama::Random random(common_.options().seed * 1000003 + 700001 + static_cast<std::uint64_t>(trial));
-    const tiny_llama::Words& w = tiny_llama::words();
-    const std::string name = random.of(w.first_names) + " " + random.of(w.last_names);
-    const tiny_llama::Attribute& a = random.of(w.attributes);
-    const std::string value = random.of(a.values);
-    const auto with_fields = [&](const std::string& text) {
-      return tiny_llama::join(tiny_llama::fill(text, {{"{n}", name}, {"{v}", value}}));
-    };
-    const std::string fact = with_fields(random.of(a.statements));
+    std::string head, fact;
     Hay hay;
-    hay.question = {"Question: " + with_fields(random.of(a.questions)) + " Answer:", " " + value, 1};
-    const std::string head = "Document 1: " + name + "\n";
+    if (hay_.empty()) {
+      tiny_llama::DocumentOptions one;
+      one.documents = one.fewest_facts = one.most_facts = 1;
+      one.fewest_fillers = one.most_fillers = 0;
+      const tiny_llama::Documents made = tiny_llama::make_documents(random, one);
+      const std::size_t line = made.text.find('\n') + 1;
+      head = made.text.substr(0, line);
+      fact = made.text.substr(line, made.text.size() - line - 1);
+      hay.question = made.questions[0];
+    } else {
+      const Fact drawn = draw_facts(random, 1)[0];
+      fact = drawn.sentence;
+      hay.question = drawn.question;
+    }
     std::size_t tokens = common_.tokenizer().encode(head + fact).size();
     std::vector<std::string> lines;
     while (tokens < static_cast<std::size_t>(place.length)) {
@@ -95,19 +101,19 @@ class Needle {
     return hay;
   }
 
-  json measure(const Contender& c, const Place& place) const {
-    json out = {{"exact", 0.0}, {"log_likelihood", 0.0}};
+  std::vector<json> measure(const Members& members, const Place& place) const {
+    std::vector<json> results(members.size(), {{"exact", 0.0}, {"log_likelihood", 0.0}});
     for (int t = 0; t < o_.trials; ++t) {
       const Hay hay = make(place, t);
-      const Tokens tokens = common_.tokenizer().encode(hay.text);
-      Sequence s = common_.sequence(c, place.length, common_.config().context);
-      s.read(tokens);
-      const Answer a = ask(s, common_.tokenizer(), {hay.question}, false);
-      out["exact"] = out["exact"].get<double>() + (a.exact ? 1.0 : 0.0) / o_.trials;
-      out["log_likelihood"] = out["log_likelihood"].get<double>() + a.log_likelihood / o_.trials;
-      out["cost"] = cost_of(s);
+      const Sequences s = common_.read(members, common_.tokenizer().encode(hay.text), 64);
+      const std::vector<Answer> answers = ask(s, common_.tokenizer(), {hay.question}, false);
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        results[m]["exact"].get_ref<double&>() += (answers[m].exact ? 1.0 : 0.0) / o_.trials;
+        results[m]["log_likelihood"].get_ref<double&>() += answers[m].log_likelihood / o_.trials;
+        results[m]["cost"] = cost_of(s, static_cast<int>(m));
+      }
     }
-    return out;
+    return results;
   }
 
   Table table(const std::vector<json>& results, const char* field, const std::string& title, int decimals) const {

@@ -42,44 +42,52 @@ class Perplexity {
   }
 
  private:
-  /// The sums of each block's likelihoods, and how many tokens a block has.
-  json read(Sequence s, const Tokens& tokens) const {
-    std::vector<double> nll, sums;
-    std::vector<int> counts;
-    s.read(tokens, &nll);
-    for (std::size_t i = 0; i < nll.size(); ++i) {
-      const std::size_t at = (i + 1) / block;  // token i + 1 of the sequence
-      if (sums.size() <= at) {
-        sums.push_back(0);
-        counts.push_back(0);
+  /// The sums of each block's likelihoods, and how many tokens a block has; of each sequence.
+  std::vector<json> read(Sequences s, const Tokens& tokens) const {
+    std::vector<std::vector<Foretold>> foretold;
+    s.read(tokens, &foretold);
+    std::vector<json> results;
+    for (int m = 0; m < s.size(); ++m) {
+      const std::vector<Foretold>& said = foretold[static_cast<std::size_t>(m)];
+      std::vector<double> sums;
+      std::vector<int> counts;
+      for (std::size_t i = 0; i < said.size(); ++i) {
+        const std::size_t at = (i + 1) / block;  // token i + 1 of the sequence
+        if (sums.size() <= at) {
+          sums.push_back(0);
+          counts.push_back(0);
+        }
+        sums[at] += said[i].nll;
+        ++counts[at];
       }
-      sums[at] += nll[i];
-      ++counts[at];
+      results.push_back({{"nll", sums}, {"tokens", counts}, {"cost", cost_of(s, m)}});
     }
-    return {{"nll", sums}, {"tokens", counts}, {"cost", cost_of(s)}};
+    return results;
   }
 
-  /// Results of `readings` by each contender: [contender][reading].
-  std::vector<std::vector<json>> measure(const std::vector<Contender>& contenders, const std::vector<Tokens>& readings,
+  /// Results of `readings` by each of the contenders from number `first` on: [contender][reading].
+  std::vector<std::vector<json>> measure(std::size_t first, const std::vector<Tokens>& readings,
                                          buzz::Positions positions) const {
     const std::size_t n = readings.size();
     const int whole = (std::min)(common_.config().context, o_.length);
-    const auto tokens = [&](std::size_t i) -> const Tokens& { return readings[i % n]; };
-    const auto contender = [&](std::size_t i) -> const Contender& { return contenders[i / n]; };
     std::vector<json> flat = common_.results(
-        contenders.size() * n,
-        [&](std::size_t i) -> json {
+        common_.contenders().size() - first, n,
+        [&](std::size_t c, std::size_t r) -> json {
+          const Contender& contender = common_.contenders()[first + c];
           return {{"task", "perplexity"},
-                  {"policy", contender(i).policy},
-                  {"rows", contender(i).budget.of(whole)},
+                  {"policy", contender.key},
+                  {"rows", contender.budget.of(whole)},
                   {"positions", positions == buzz::Positions::compact ? "compact" : "logical"},
-                  {"tokens", hash_of(tokens(i))}};
+                  {"tokens", hash_of(readings[r])}};
         },
-        [&](std::size_t i) { return tokens(i).size(); },
-        [&](std::size_t i) {
-          return read(common_.sequence(contender(i), whole, static_cast<int>(tokens(i).size()), positions), tokens(i));
-        });
-    std::vector<std::vector<json>> results(contenders.size());
+        [&](std::size_t r) { return readings[r].size(); },
+        [&](std::size_t r, Members members) {
+          for (std::size_t& m : members) m += first;
+          const int tokens = static_cast<int>(readings[r].size());
+          return read(common_.sequences(members, whole, tokens, positions), readings[r]);
+        },
+        common_.together());
+    std::vector<std::vector<json>> results(flat.size() / n);
     for (std::size_t i = 0; i < flat.size(); ++i) results[i / n].push_back(std::move(flat[i]));
     return results;
   }
@@ -112,7 +120,7 @@ class Perplexity {
 
   void within(std::vector<Table>& tables) const {
     const std::vector<Tokens> readings = pieces_of(common_, texts_, o_.pieces, o_.length);
-    const auto results = measure(common_.contenders(), readings, buzz::Positions::logical);
+    const auto results = measure(0, readings, buzz::Positions::logical);
     const std::string many = std::to_string(readings.size()) + " pieces of " + std::to_string(o_.length) + " tokens";
     Table table{"Perplexity of running text within the model's context, logical positions, " + many,
                 "[95%: bootstrap over blocks of 256 tokens; the rise is of the same blocks, paired]",
@@ -161,16 +169,14 @@ class Perplexity {
   }
 
   void past(std::vector<Table>& tables) const {
-    std::vector<Contender> contenders;
-    for (const Contender& c : common_.contenders())
-      if (!c.is_full()) contenders.push_back(c);
+    const std::vector<Contender> contenders(common_.contenders().begin() + 1, common_.contenders().end());  // but full
     std::vector<Tokens> readings;
     std::size_t longest = 0;
     for (const Text& t : texts_) {
       readings.push_back(piece_of(common_, t, 0, static_cast<std::size_t>(o_.stream)));
       longest = (std::max)(longest, readings.back().size());
     }
-    const auto results = measure(contenders, readings, buzz::Positions::compact);
+    const auto results = measure(1, readings, buzz::Positions::compact);
     Table table{"Perplexity of a stream far past the context, compact positions, " + std::to_string(longest) +
                     " tokens of " + std::to_string(readings.size()) + " text(s)",
                 "[95%: bootstrap over blocks of 256 tokens; the difference is to streaming at the same budget, paired]",

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -40,30 +39,7 @@ class ResultsCache {
       tiny_llama::fail<buzz::FileError>("cache", tiny_llama::printable(folder_), "a folder that can be made");
   }
 
-  bool has(const nlohmann::json& key) const { return !find(key).is_null(); }
-
-  /// What was made for this key before, or else what `make` makes now. A damaged file is made anew.
-  nlohmann::json get(const nlohmann::json& key, const std::function<nlohmann::json()>& make) const {
-    if (nlohmann::json found = find(key); !found.is_null()) return found;
-    nlohmann::json made = make();
-    if (folder_.empty()) return made;
-    // Under another name first: who is interrupted leaves no half a result.
-    const std::string path = file(key), half = path + ".part";
-    {
-      std::ofstream out(half, std::ios::binary);
-      out << nlohmann::json{{"key", key}, {"result", made}}.dump(-1, ' ', false,
-                                                                 nlohmann::json::error_handler_t::replace);
-      if (!out.flush())
-        tiny_llama::fail<buzz::FileError>("cache", tiny_llama::printable(half), "a file that can be written");
-    }
-    std::filesystem::rename(half, path);
-    return made;
-  }
-
- private:
-  std::string file(const nlohmann::json& key) const {
-    return (std::filesystem::path(folder_) / (hex(hash(key.dump())) + ".json")).string();
-  }
+  /// What was put under this key before; null: nothing, or it is damaged.
   nlohmann::json find(const nlohmann::json& key) const {
     if (folder_.empty()) return {};
     std::ifstream in(file(key), std::ios::binary);
@@ -74,6 +50,24 @@ class ResultsCache {
     return stored["result"];
   }
 
+  void put(const nlohmann::json& key, const nlohmann::json& result) const {
+    if (folder_.empty()) return;
+    // Under another name first: who is interrupted leaves no half a result.
+    const std::string path = file(key), half = path + ".part";
+    {
+      std::ofstream out(half, std::ios::binary);
+      out << nlohmann::json{{"key", key}, {"result", result}}.dump(-1, ' ', false,
+                                                                   nlohmann::json::error_handler_t::replace);
+      if (!out.flush())
+        tiny_llama::fail<buzz::FileError>("cache", tiny_llama::printable(half), "a file that can be written");
+    }
+    std::filesystem::rename(half, path);
+  }
+
+ private:
+  std::string file(const nlohmann::json& key) const {
+    return (std::filesystem::path(folder_) / (hex(hash(key.dump())) + ".json")).string();
+  }
   std::string folder_;
 };
 

@@ -22,17 +22,20 @@ class Summaries {
     const std::size_t n = items_.size();
     const auto& contenders = common_.contenders();
     const std::vector<json> results = common_.results(
-        contenders.size() * n,
-        [&](std::size_t i) -> json {
+        contenders.size(), n,
+        [&](std::size_t c, std::size_t i) -> json {
+          const Item& item = items_[i];
           return {{"task", "summaries"},
-                  {"policy", contenders[i / n].policy},
-                  {"rows", budget(i)},
-                  {"document", hash_of(items_[i % n].document)},
-                  {"summary", items_[i % n].summary},
-                  {"tokens", o_.tokens}};
+                  {"policy", contenders[c].key},
+                  {"rows", contenders[c].budget.of(static_cast<int>(item.document.size()))},
+                  {"document", hash_of(item.document)},
+                  {"summary", item.summary},
+                  {"tokens", o_.tokens},
+                  {"once", common_.options().once}};
         },
-        [&](std::size_t i) { return items_[i % n].document.size(); }, [&](std::size_t i) { return sum_up(i); });
-    Table t{"Summaries of " + o_.file + ", documents read in chunks and evicted",
+        [&](std::size_t i) { return items_[i].document.size() + static_cast<std::size_t>(o_.tokens); },
+        [&](std::size_t i, const Members& members) { return sum_up(items_[i], members); }, common_.together());
+    Table t{"Summaries of " + o_.file + ", documents " + common_.how_read(),
             std::to_string(cut_) + " documents cut to the model's context, " + std::to_string(o_.tokens) +
                 " tokens a summary\n[95%: bootstrap over documents; the difference is paired] ROUGE: F1 against the "
                 "reference, no stemming; self-BLEU: of all summaries of a row; nats/token: of the reference summary",
@@ -91,24 +94,17 @@ class Summaries {
     items_.push_back(std::move(item));
   }
 
-  int budget(std::size_t i) const {
-    return common_.contenders()[i / items_.size()].budget.of(
-        static_cast<int>(items_[i % items_.size()].document.size()));
-  }
-
-  json sum_up(std::size_t i) const {
-    const Item& item = items_[i % items_.size()];
-    const Said said =
-        say(common_, common_.contenders()[i / items_.size()], item.document, "\nSummary:", item.summary, o_.tokens, "");
-    double sum = 0;
-    for (double each : said.nll) sum += each;
-    return {{"text", said.text},
-            {"rouge1", rouge_n(said.text, item.summary, 1)},
-            {"rouge2", rouge_n(said.text, item.summary, 2)},
-            {"rougeL", rouge_l(said.text, item.summary)},
-            {"nll", sum},
-            {"scored", said.nll.size()},
-            {"cost", said.cost}};
+  std::vector<json> sum_up(const Item& item, const Members& members) const {
+    std::vector<json> results;
+    for (const Said& said : say(common_, members, item.document, "\nSummary:", item.summary, o_.tokens, ""))
+      results.push_back({{"text", said.text},
+                         {"rouge1", rouge_n(said.text, item.summary, 1)},
+                         {"rouge2", rouge_n(said.text, item.summary, 2)},
+                         {"rougeL", rouge_l(said.text, item.summary)},
+                         {"nll", -said.log_likelihood()},
+                         {"scored", said.reference.size()},
+                         {"cost", said.cost}});
+    return results;
   }
 
   const Common& common_;

@@ -6,9 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "evaluate/sequence.h"
+#include "tiny_llama/cache.h"
 
 namespace evaluate {
+
+using tiny_llama::Cache;
+using tiny_llama::Config;
 
 /// The model goes on with the first cache's outputs, so that each layer's error is its own.
 class Twin final : public Cache {

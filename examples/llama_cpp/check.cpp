@@ -159,7 +159,7 @@ bool run(const Arguments& a) {
     if (a.compact_every > 0 && calls % a.compact_every == 0) eviction.compact();
     const bool evicted = eviction.report().evictions > 0;
     if (!evicted) buzz::require_equal("llama_decode without us", llama_decode(alone.get(), b), 0, "success");
-    const auto logits = engine.forward({ids.begin() + at, ids.begin() + at + n}, tiny_llama::Logits::all);
+    const auto logits = engine.forward({ids.begin() + at, ids.begin() + at + n}, n);
     for (int i = 0; i < n; ++i) {
       const float* seen = llama_get_logits_ith(evicting.get(), i);
       if (!evicted) untouched.see(seen, llama_get_logits_ith(alone.get(), i), vocab, at + i);

@@ -16,9 +16,6 @@
 
 namespace tiny_llama {
 
-/// Which tokens' logits a forward pass makes.
-enum class Logits { last, all };
-
 /// One sequence read by the model.
 class Llama {
  public:
@@ -26,10 +23,11 @@ class Llama {
   Llama(const Model& model, std::unique_ptr<Cache> cache, buzz::Executor run = {})
       : model_(model), cache_(std::move(cache)), run_(run), scratch_(model.config, cache_->max_chunk()) {}
 
-  /// Reads the next 1 to cache().max_chunk() tokens; returns the logits after the last one, [1, vocab], or after each,
-  /// [tokens, vocab], valid until the next call. Errors leave the sequence as it was.
-  Eigen::Map<const Matrix> forward(const std::vector<std::int32_t>& tokens, Logits wanted = Logits::last) {
+  /// Reads the next 1 to cache().max_chunk() tokens; returns the logits after each of the last `outputs` of them, 0 to
+  /// all, [outputs, vocab], valid until the next call. Errors leave the sequence as it was.
+  Eigen::Map<const Matrix> forward(const std::vector<std::int32_t>& tokens, int outputs = 1) {
     const int n = check(tokens);
+    buzz::require_range("outputs", outputs, 0, n);
     cache_->check_room(n);
     const Config& c = model_.config;
     auto x = scratch_.x.topRows(n), y = scratch_.y.topRows(n);
@@ -45,7 +43,7 @@ class Llama {
       if (w.post_ffn_norm.size() != 0) rms_norm(y, w.post_ffn_norm, y);
       x += y;
     }
-    const int outputs = wanted == Logits::all ? n : 1;
+    if (outputs == 0) return {nullptr, 0, c.vocab};
     rms_norm(x.bottomRows(outputs), model_.weights.norm, y.topRows(outputs));
     if (scratch_.logits.rows() < outputs) scratch_.logits.resize(outputs, c.vocab);
     multiply(y.topRows(outputs), {{model_.weights.head(), scratch_.logits.topRows(outputs)}}, run_);

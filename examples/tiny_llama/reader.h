@@ -61,7 +61,7 @@ class Reader {
  private:
   void read_chunk(const std::vector<std::int32_t>& chunk) {
     const auto began = std::chrono::steady_clock::now();
-    const Eigen::Map<const Matrix> logits = llama_.forward(chunk, scored_ ? Logits::all : Logits::last);
+    const Eigen::Map<const Matrix> logits = llama_.forward(chunk, scored_ ? static_cast<int>(chunk.size()) : 1);
     account_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     if (scored_ && logits_.size() != 0) score(logits_, chunk[0]);
     for (std::size_t i = 1; scored_ && i < chunk.size(); ++i)

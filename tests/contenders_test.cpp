@@ -1,0 +1,184 @@
+// buzz-evaluate's policies side by side: they say what each says alone, on our small model.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/answers.h"
+#include "evaluate/facts.h"
+#include "evaluate/texts.h"
+#include "model/refused.h"
+#include "temporary_folder.h"
+
+namespace {
+
+using evaluate::Common;
+using evaluate::Foretold;
+using evaluate::json;
+using evaluate::Members;
+using evaluate::Sequences;
+using evaluate::Tokens;
+
+evaluate::CommonOptions options() {
+  evaluate::CommonOptions o;
+  o.policies = {"streaming", "heavy_hitter", "key_outliers:window=0.3"};
+  o.budgets = {"40%", "30%"};
+  o.chunk = 16;
+  return o;
+}
+const Common& common() {
+  static const Common all(options(), "test");
+  return all;
+}
+Tokens text(std::size_t tokens) { return evaluate::made_up_text(common(), tokens).tokens; }
+
+using Said = std::vector<std::vector<Foretold>>;
+
+void expect_near(const std::vector<Foretold>& a, const std::vector<Foretold>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(a[i].nll, b[i].nll, 2e-3) << i;  // products of other sizes round otherwise
+    if (std::exp(-a[i].nll) > 0.51) EXPECT_TRUE(b[i].is_likeliest) << i;
+  }
+}
+
+TEST(Sequences, SayTogetherWhatEachSaysAlone) {
+  const Tokens tokens = text(150);
+  Members all;
+  for (std::size_t c = 0; c < common().contenders().size(); ++c) all.push_back(c);
+  Sequences together = common().sequences(all, 150, 300);
+  Said said;
+  together.read(tokens, &said);
+  const std::vector<std::string> texts = together.fork().texts(9, ".");
+  std::set<double> sums;
+  for (std::size_t c : all) {
+    const int i = static_cast<int>(c);
+    Sequences alone = common().sequences({c}, 150, 300);
+    Said own;
+    alone.read(tokens, &own);
+    expect_near(own[0], said[c]);
+    EXPECT_EQ(own[0].size(), 149u) << "nothing foretells the first";
+    EXPECT_EQ(alone.rows(), together.rows(i));
+    EXPECT_EQ(alone.peak_rows(), together.peak_rows(i));
+    EXPECT_EQ(alone.allocated_bytes(), together.allocated_bytes(i));
+    EXPECT_EQ(alone.likeliest(), together.likeliest(i));
+    EXPECT_EQ(alone.texts(9, ".")[0], texts[c]);
+    double sum = 0;
+    for (const Foretold& f : own[0]) sum += f.nll;
+    sums.insert(sum);
+  }
+  EXPECT_EQ(sums.size(), all.size()) << "they are not the same";
+  EXPECT_EQ(together.peak_rows(0), 150);
+  for (int i = 1; i < together.size(); ++i)
+    EXPECT_LE(together.peak_rows(i), common().contenders()[static_cast<std::size_t>(i)].budget.of(150));
+}
+
+TEST(Sequences, ScoreFromAnyTokenOn) {
+  const Tokens before = text(40), tokens = text(77);
+  Sequences s = common().sequences({0, 1}, 150, 300);
+  s.read(before);
+  Said all;
+  s.fork().read(tokens, &all);
+  ASSERT_EQ(all[1].size(), tokens.size());
+  for (std::size_t first : {0u, 1u, 15u, 16u, 17u, 32u, 75u, 76u, 77u}) {
+    Said some;
+    Sequences own = s.fork();
+    own.read(tokens, &some, first);
+    for (std::size_t m = 0; m < 2; ++m)
+      expect_near(some[m], {all[m].begin() + static_cast<std::ptrdiff_t>(first), all[m].end()});
+    Said next;
+    own.read({5}, &next);
+    EXPECT_EQ(next[1].size(), 1u) << "what comes next is foretold whatever was scored";
+  }
+}
+
+TEST(Ask, IsRightWhereGreedyDecodingIs) {
+  Sequences s = common().sequences({0, 1, 3}, 150, 300);
+  s.read(common().tokenizer().encode("Document 1: Anna Abbott\nAnna Abbott lives in Rome.\n"));
+  for (const std::string answer : {" Rome", " Paris", " Florence"}) {
+    const evaluate::Question q{"Question: In which city does Anna Abbott live ? Answer:", answer, 1};
+    const std::vector<evaluate::Answer> answers = evaluate::ask(s, common().tokenizer(), {q}, false);
+    Sequences own = s.fork();
+    own.read(common().tokenizer().encode_more(q.text));
+    const std::vector<std::string> said = own.texts(12, ".\n");
+    for (std::size_t m = 0; m < said.size(); ++m) {
+      EXPECT_EQ(answers[m].exact, said[m] == answer) << said[m];
+      EXPECT_LT(answers[m].log_likelihood, 0);
+    }
+  }
+}
+
+TEST(Results, AreMadeOnceAndTogether) {
+  const TemporaryFolder folder;
+  evaluate::CommonOptions o = options();
+  o.cache = folder.path();
+  o.threads = 1;
+  std::vector<Members> jobs;
+  const auto results = [&](const std::string& built, std::size_t most) {
+    jobs.clear();
+    const Common c(o, built);
+    return c.results(
+        5, 2,
+        [](std::size_t contender, std::size_t unit) {
+          return json{contender, unit};
+        },
+        [](std::size_t) { return std::size_t{1}; },
+        [&](std::size_t unit, const Members& members) {
+          jobs.push_back(members);
+          std::vector<json> made;
+          for (std::size_t m : members) made.push_back(10 * unit + m);
+          return made;
+        },
+        most);
+  };
+  const std::vector<json> expected = {0, 10, 1, 11, 2, 12, 3, 13, 4, 14};
+  EXPECT_EQ(results("then", 3), expected);
+  EXPECT_EQ(jobs, (std::vector<Members>{{0, 1, 2}, {3, 4}, {0, 1, 2}, {3, 4}}));
+  EXPECT_EQ(results("then", 3), expected);
+  EXPECT_TRUE(jobs.empty());
+  EXPECT_EQ(results("now", 9), expected);
+  EXPECT_EQ(jobs.size(), 2u) << "another program's results are not taken";
+  o.program = "mine";
+  results("then", 9);
+  EXPECT_EQ(jobs.size(), 2u);
+  results("now", 9);
+  EXPECT_TRUE(jobs.empty()) << "but those of one with the same name are";
+  std::filesystem::remove(folder.path() + "/" + folder.names()[0]);
+  results("now", 9);
+  EXPECT_LE(jobs.size(), 1u) << "and what was lost is made again, alone";
+}
+
+TEST(FactsInAText, AreToldOnceEachAndSpreadEvenly) {
+  const TemporaryFolder folder;
+  std::string novel;
+  for (int i = 0; i < 200; ++i) novel += "The men of the ship number " + std::to_string(i) + " went on shore. ";
+  evaluate::FactsOptions o;
+  o.text = folder.write("novel.txt", novel);
+  o.from = 0.5;
+  o.facts = 6;
+  o.tokens = 500;
+  const evaluate::Facts facts(common().tokenizer(), o);
+  tiny_llama::Random random(1);
+  const tiny_llama::Documents made = facts(random);
+  const double tokens = static_cast<double>(common().tokenizer().encode(made.text).size());
+  EXPECT_NEAR(tokens, 500, 30);
+  EXPECT_EQ(made.questions.size(), 6u);
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    const std::string told = made.questions[i].text.substr(1) + made.questions[i].answer + ".";
+    const std::size_t at = made.text.find(told);
+    ASSERT_NE(at, std::string::npos) << told;
+    EXPECT_EQ(made.text.find(told, at + 1), std::string::npos) << told;
+    EXPECT_GE(at, last);
+    EXPECT_NEAR(static_cast<double>(at) / static_cast<double>(made.text.size()), (static_cast<double>(i) + 0.5) / 6,
+                0.13);
+    last = at;
+  }
+  EXPECT_EQ(made.text.find("number 9 "), std::string::npos) << "of the second half alone";
+  o.to = 0.5;
+  EXPECT_REFUSED_WITH("part = 0.500000 to 0.500000", evaluate::Facts(common().tokenizer(), o));
+}
+
+}  // namespace
