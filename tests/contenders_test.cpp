@@ -1,6 +1,8 @@
 // buzz-evaluate's policies side by side: they say what each says alone, on our small model.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,7 +42,9 @@ void expect_near(const std::vector<Foretold>& a, const std::vector<Foretold>& b)
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_NEAR(a[i].nll, b[i].nll, 2e-3) << i;  // products of other sizes round otherwise
-    if (std::exp(-a[i].nll) > 0.51) EXPECT_TRUE(b[i].is_likeliest) << i;
+    if (std::exp(-a[i].nll) > 0.51) {
+      EXPECT_TRUE(b[i].is_likeliest) << i;
+    }
   }
 }
 
