@@ -98,6 +98,46 @@ TEST(Sequences, ScoreFromAnyTokenOn) {
   }
 }
 
+// A policy that reads the prompt in one call evicts after it by itself: the same rows, to rounding.
+TEST(Led, FollowersKeepWhatTheyWouldAlone) {
+  const Tokens prompt = text(150), more = text(20);
+  evaluate::Sizes sizes;
+  sizes.budget = 51;
+  sizes.counted = 1;
+  sizes.max_chunk = sizes.tokens = 180;
+  const std::vector<std::string> specs = {"streaming", "heavy_hitter", "key_outliers:window=0.3", "snap_kv",
+                                          "leverage:window=0.3,sharing=model"};
+  const auto follower = [&](const std::string& spec, int max_chunk) {
+    return std::make_unique<evaluate::Follower>(common().config(), evaluate::sized_policy(spec, sizes), sizes.positions,
+                                                max_chunk);
+  };
+  evaluate::Led::Followers followers;
+  for (const std::string& spec : specs) followers.push_back(follower(spec, 180));
+  followers.push_back(follower("full", 180));
+  auto led = std::make_unique<evaluate::Led>(common().config(), follower("full", 16), std::move(followers));
+  evaluate::Led& all = *led;
+  evaluate::Batch::Members one;
+  one.push_back(std::move(led));
+  Sequences reading(common().model(), std::move(one));
+  reading.read(prompt);
+  Sequences cut(common().model(), all.cut({50, 50, 50, 50, 50, 150}));
+  Said said;
+  std::vector<double> rows;
+  for (int i = 0; i < cut.size(); ++i) rows.push_back(cut.rows(i));
+  cut.read(more, &said);
+  for (std::size_t i = 0; i <= specs.size(); ++i) {
+    evaluate::Batch::Members own;
+    own.push_back(evaluate::make_policy(common().config(), i < specs.size() ? specs[i] : "full", sizes));
+    Sequences alone(common().model(), std::move(own));
+    alone.read(prompt);
+    EXPECT_EQ(rows[i], i < specs.size() ? 50 : 150);
+    EXPECT_EQ(alone.rows(), rows[i]);
+    Said own_said;
+    alone.read(more, &own_said, 1);
+    expect_near(said[i], own_said[0]);
+  }
+}
+
 TEST(Ask, IsRightWhereGreedyDecodingIs) {
   Sequences s = common().sequences({0, 1, 3}, 150, 300);
   s.read(common().tokenizer().encode("Document 1: Anna Abbott\nAnna Abbott lives in Rome.\n"));

@@ -213,14 +213,18 @@ class Common {
       return std::make_unique<Follower>(config(), sized_policy(c.policy, sizes), sizes.positions, sizes.max_chunk);
     };
     Led::Followers followers;
-    for (std::size_t c : members) followers.push_back(follower(contenders_[c]));
+    std::vector<int> rows;
+    for (std::size_t c : members) {
+      followers.push_back(follower(contenders_[c]));
+      rows.push_back(contenders_[c].budget.of(whole));
+    }
     auto led = std::make_unique<Led>(config(), follower(contenders_[0]), std::move(followers));
     Led& all = *led;
     Batch::Members one;
     one.push_back(std::move(led));
     Sequences reading(*model_, std::move(one));
     reading.read(prompt);
-    return Sequences(*model_, all.cut());
+    return Sequences(*model_, all.cut(rows));
   }
 
   /// A cache of few rows: a misspelt policy, or weights of another model, are told before hours of work.

@@ -29,14 +29,11 @@ class Follower final : public tiny_llama::CacheOf<float> {
     own.attend(q, out, run);
     own.observe();
   }
-  /// Takes the sliding layers, which are every policy's, from the leader, and evicts in the others.
-  void cut(const Follower& leader) {
-    for (int i = 0; i < layers(); ++i) {
-      if (cache_.layer(i).is_sliding())
-        cache_.layer(i) = leader.cache_.layer(i).fork();
-      else
-        cache_.layer(i).evict();
-    }
+  /// Takes the sliding layers, which are every policy's, from the leader, and evicts in the others, to `rows` rows.
+  void cut(const Follower& leader, int rows) {
+    for (int i = 0; i < layers(); ++i)
+      if (cache_.layer(i).is_sliding()) cache_.layer(i) = leader.cache_.layer(i).fork();
+    cache_.evict_to(rows);
   }
 
  private:
@@ -68,12 +65,12 @@ class Led final : public Cache {
   int capacity(int layer) const override { return leader_->capacity(layer); }
   std::size_t bytes(int layer) const override { return leader_->bytes(layer); }
 
-  /// Cuts the followers, and lets them go on their own.
-  Batch::Members cut() {
+  /// Cuts the followers to so many rows each, and lets them go on their own.
+  Batch::Members cut(const std::vector<int>& rows) {
     Batch::Members members;
-    for (auto& f : followers_) {
-      f->cut(*leader_);
-      members.push_back(std::move(f));
+    for (std::size_t i = 0; i < followers_.size(); ++i) {
+      followers_[i]->cut(*leader_, rows[i]);
+      members.push_back(std::move(followers_[i]));
     }
     return members;
   }
