@@ -105,8 +105,9 @@ TEST(Led, FollowersKeepWhatTheyWouldAlone) {
   sizes.budget = 51;
   sizes.counted = 1;
   sizes.max_chunk = sizes.tokens = 180;
-  const std::vector<std::string> specs = {
-      "streaming", "heavy_hitter", "key_outliers:window=0.3", "snap_kv", "leverage:window=0.3,sharing=model", "full"};
+  const std::vector<std::string> specs = {"streaming", "heavy_hitter",       "key_outliers:window=0.3",
+                                          "snap_kv",   "expected_attention", "leverage:window=0.3,sharing=model",
+                                          "full"};
   const auto follower = [&](const std::string& spec, int max_chunk) {
     return std::make_unique<evaluate::Follower>(common().config(), evaluate::sized_policy(spec, sizes), sizes.positions,
                                                 max_chunk);

@@ -25,9 +25,12 @@ class Follower final : public tiny_llama::CacheOf<float> {
     buzz::BuzzCache<float>& own = cache_.layer(layer);
     if (own.is_sliding()) return;
     own.append(k, v);
-    if (!own.evictor().needs().attention) return;
-    own.attend(q, out, run);
-    own.observe();
+    if (own.evictor().needs().attention) {
+      own.attend(q, out, run);
+      own.observe();
+    } else if (own.evictor().needs().queries) {
+      own.observe(q);
+    }
   }
   /// Takes the sliding layers, which are every policy's, from the leader, and evicts in the others, to `rows` rows.
   void cut(const Follower& leader, int rows) {
