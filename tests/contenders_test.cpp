@@ -134,8 +134,11 @@ TEST(Led, FollowersKeepWhatTheyWouldAlone) {
   one.push_back(std::move(led));
   Sequences reading(common().model(), std::move(one));
   reading.read(prompt);
-  Sequences cut(common().model(), all.cut(rows));
-  for (int i = 0; i < cut.size(); ++i) EXPECT_EQ(cut.rows(i), rows[static_cast<std::size_t>(i)]);
+  Sequences cut(reading, all.cut(rows));
+  for (int i = 0; i < cut.size(); ++i) {
+    EXPECT_EQ(cut.rows(i), rows[static_cast<std::size_t>(i)]);
+    EXPECT_EQ(cut.peak_rows(i), 150);
+  }
   Said said;
   cut.read(more, &said, 1);
   for (std::size_t i = 0; i < specs.size(); ++i) expect_near(said[i], alone_said[i]);

@@ -224,7 +224,7 @@ class Common {
     one.push_back(std::move(led));
     Sequences reading(*model_, std::move(one));
     reading.read(prompt);
-    return Sequences(*model_, all.cut(rows));
+    return Sequences(reading, all.cut(rows));
   }
 
   /// A cache of few rows: a misspelt policy, or weights of another model, are told before hours of work.

@@ -28,6 +28,10 @@ class Sequences {
  public:
   /// One a cache, at least one; the model must outlive them.
   Sequences(const Model& model, Batch::Members caches) : Sequences(model, std::make_unique<Batch>(std::move(caches))) {}
+  /// Caches that were cut of what one sequence has read: its peak is theirs.
+  Sequences(const Sequences& whole, Batch::Members cut) : Sequences(*whole.model_, std::move(cut)) {
+    peaks_.assign(peaks_.size(), whole.peaks_[0]);
+  }
 
   int size() const { return batch_->size(); }
   /// The same sequences once more; they live apart.
