@@ -24,29 +24,54 @@ struct FactKind {
   std::vector<std::string> subjects, answers;
 };
 
-/// Subjects and answers are of a token or two each in the common vocabularies; no subject is of two kinds.
+/// As many kinds as a set usually has facts, so that a fact has a beginning unlike the others'. Subjects and answers
+/// are of a token or two each in the common vocabularies.
 inline const std::vector<FactKind>& fact_kinds() {
   using tiny_llama::split;
-  static const std::vector<std::string> colours = split("red blue green yellow black white purple orange pink golden"),
-                                        numbers = split("three four five six seven eight nine ten twelve twenty"),
-                                        cities = split(
-                                            "Paris London Berlin Madrid Rome Vienna Tokyo Moscow Boston "
-                                            "Chicago Dublin Athens Cairo Lisbon Oslo Prague");
+  static const std::vector<std::string>
+      colours = split("red blue green yellow black white purple orange pink golden"),
+      numbers = split("three four five six seven eight nine ten twelve twenty"),
+      cities = split("Paris London Berlin Madrid Rome Vienna Tokyo Moscow Boston Chicago Dublin Athens"),
+      animals = split("horse tiger rabbit turtle eagle monkey elephant wolf bear lion fox camel"),
+      trades = split("baker painter lawyer tailor soldier singer nurse clerk miner weaver butcher gardener"),
+      names = split("Alice Daniel Emily George Helen Martin Nancy Oliver Peter Robert Susan Thomas"),
+      foods = split("honey butter cheese ginger pepper lemon garlic cinnamon chocolate coconut"),
+      materials = split("marble copper silver wood glass ivory iron clay bronze wax"),
+      words = split("lantern feather candle hammer mirror basket ribbon whistle compass blanket copper amber");
   static const std::vector<FactKind> kinds = {
-      {"The password of the {s} is", split("lighthouse library museum bakery castle chapel brewery orchard"),
-       split("lantern feather candle hammer mirror basket ribbon whistle compass blanket copper amber")},
-      {"The colour of the {s} is", split("carriage umbrella balloon curtain saddle piano bicycle kettle"), colours},
-      {"The number of the {s} is", split("locker ticket platform cabin warehouse stable corridor hangar"), numbers},
-      {"Professor {s} was born in", split("Watson Bennett Cooper Fisher Graham Hughes Mitchell Palmer"), cities},
-      {"The favourite animal of Doctor {s} is the",
-       split("Morgan Parker Reynolds Sanders Turner Wallace Bailey Collins"),
-       split("horse tiger rabbit turtle eagle monkey elephant wolf bear lion fox camel")},
-      {"The name of the dog of {s} is", split("Alice Daniel Emily George Helen Martin Nancy Oliver"),
-       split("Lucky Rocky Shadow Ginger Buddy Max Bella Daisy Pepper Rusty")},
-      {"Old {s} used to work as a", split("Barnes Carter Dixon Foster Gibson Harvey Jenkins Lawson"),
-       split("baker painter lawyer tailor soldier singer nurse clerk miner weaver butcher gardener")},
-      {"The train to {s} leaves from the town of", split("Denver Dallas Houston Seattle Phoenix Atlanta Miami Memphis"),
-       split("Ashford Bedford Cambridge Durham Exeter Lincoln Oxford Preston Stafford Windsor")},
+      {"The colour of the {s} is", split("carriage umbrella balloon curtain"), colours},
+      {"The password of the {s} is", split("lighthouse library museum brewery"), words},
+      {"The number of the {s} is", split("locker cabin warehouse stable"), numbers},
+      {"The dog of {s} is called", split("Walter Edith Howard Clara"),
+       split("Lucky Rocky Shadow Buddy Max Daisy Rusty")},
+      {"The favourite animal of Doctor {s} is the", split("Morgan Parker Reynolds Sanders"), animals},
+      {"Old {s} used to work as a", split("Barnes Carter Dixon Foster"), trades},
+      {"The train to {s} leaves from", split("Denver Dallas Houston Seattle"),
+       split("Oxford Cambridge Lincoln Durham Bedford Windsor Chester York")},
+      {"Professor {s} was born in", split("Watson Bennett Cooper Fisher"), cities},
+      {"The ship {s} carried a cargo of", split("Victory Aurora Mercury Phoenix"),
+       split("sugar cotton coffee coal salt rice wool timber")},
+      {"The captain of the {s} was named", split("Neptune Falcon Swallow Dolphin"), names},
+      {"The secret of the {s} is a little", split("soup cake bread pie"), foods},
+      {"The inn at {s} is kept by", split("Ashford Preston Stafford Exeter"), names},
+      {"The key of the {s} was hidden under the", split("cellar attic pantry chapel"),
+       split("carpet pillow stone flower bench barrel stairs bed")},
+      {"The clock in the {s} stopped at", split("hall kitchen tower station"), numbers},
+      {"The statue in the {s} was made of", split("garden square temple palace"), materials},
+      {"Aunt {s} was married to a", split("Martha Agnes Sophie Rose"), trades},
+      {"The flag of the {s} showed a", split("regiment province colony company"), animals},
+      {"The map of {s} was drawn by", split("Egypt Norway Brazil India"), names},
+      {"The letter from {s} was written in", split("Hamburg Lisbon Prague Geneva"),
+       split("French Latin Greek German Spanish Italian Russian Arabic")},
+      {"Every Sunday Mrs. {s} plays the", split("Palmer Hughes Graham Mitchell"),
+       split("piano violin flute drum harp trumpet organ guitar")},
+      {"The house of the {s} was painted", split("mayor doctor teacher banker"), colours},
+      {"The soldiers of General {s} were paid in", split("Grant Wallace Jackson Harrison"),
+       split("gold silver bread wine cloth horses land corn")},
+      {"The road to {s} goes through a", split("Memphis Atlanta Tucson Austin"),
+       split("forest desert valley swamp tunnel village canyon field")},
+      {"The meeting of the {s} was moved to", split("club council choir union"),
+       split("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")},
   };
   return kinds;
 }
