@@ -57,10 +57,11 @@ class CapKv final : public Score {
     }
     sums_.factorise(1);
     for (int i = 0; i < c.count; ++i) {
-      const double weight = weights_[static_cast<std::size_t>(c.first + i)];
+      const int r = c.first + i;
+      const double weight = weights_[static_cast<std::size_t>(r)];
       float importance;
       put_nan(&importance);
-      if (weight > 0 && read_row(*c.values, c.head, c.first + i, row_.data()))
+      if (weight > 0 && read_row(*c.values, c.head, r, row_.data()))
         importance = static_cast<float>(weight * sums_.solve(row_.data()));  // hides in which order the sums were made
       out[i] = static_cast<double>(importance);
     }

@@ -14,7 +14,8 @@ namespace buzz {
 
 /// A rotation, or the mean of several, which is shorter than 1.
 struct PairRotation {
-  double cos = 0, sin = 0;  ///< of the angle, times the length
+  double cos = 0;  ///< of the angle, times the length
+  double sin = 0;  ///< as `cos`
 };
 
 /// By frequency * position for position = first, first + 1, ...: the mean of `count` rotations. O(1): a geometric sum,
@@ -42,8 +43,7 @@ class ExpectedQueries {
     queries_.assign(count_of<double>("query_heads * head_dim", {group, dim}), 0);
   }
   /// Of the candidates' head. mean(frequency, position): the mean rotation, where the next token has that position.
-  /// O(group
-  /// * head_dim), and head_dim / 2 means.
+  /// O(group * head_dim), and head_dim / 2 means.
   template <class Mean>
   void expect(const Candidates& c, Mean&& mean) {
     for (int g = 0; g < group_; ++g) {
