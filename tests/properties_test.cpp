@@ -27,7 +27,7 @@ void for_each_seed(std::uint64_t first, int count, F&& one) {
   }
 }
 
-constexpr int kConfigurations = 400 * oracle::kKinds;  // of each element type
+constexpr int kConfigurations = 250 * oracle::kKinds;  // of each element type
 
 /// Kept rows, sizes, regions, positions, scores, stored rows and attention output of BuzzCache<T, every policy>.
 void agrees_with_the_oracle(Element element, std::uint64_t first_seed) {
@@ -38,7 +38,7 @@ void agrees_with_the_oracle(Element element, std::uint64_t first_seed) {
   // What was tested was tested often.
   EXPECT_EQ(s.configurations, kConfigurations);
   EXPECT_GT(s.evictions, 6 * kConfigurations);
-  EXPECT_GT(s.repeated_passes, kConfigurations / 4);
+  EXPECT_GT(s.repeated_passes, kConfigurations / 6);
   for (int kind = 0; kind < oracle::kKinds; ++kind) {
     const bool evicts = kind != static_cast<int>(Kind::full);
     EXPECT_GT(s.evictions_of[kind], evicts ? 4 * kConfigurations / oracle::kKinds : -1) << kind;
@@ -221,7 +221,7 @@ TEST(Properties, PoliciesAreExactOnExactScores) {
   if (HasFailure()) return;
   EXPECT_EQ(runs, count);
   EXPECT_EQ(exact, 8 * 1000);
-  EXPECT_GT(evictions, 15 * exact / 2);
+  EXPECT_GT(evictions, 7 * exact);
   EXPECT_GT(pins, 3 * exact / 8);
 }
 
