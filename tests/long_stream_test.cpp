@@ -20,12 +20,15 @@ class State : public buzz::Reader {
       : Reader(version), positions_(std::move(positions)), next_(next), sum_(sum) {}
   template <class T>
   void same(const char*, T) {}
+  template <class T>
+  void same_since(int, const char*, T, T) {}
   void number(const char* field, int& value, long long, long long) {
     if (field == std::string("rows")) value = static_cast<int>(positions_.size());
     if (field == std::string("next_position")) value = next_;
   }
   void array(std::int32_t* values, std::size_t count) { std::copy_n(positions_.data(), count, values); }
   void array(float* values, std::size_t count) { std::fill_n(values, count, static_cast<float>(sum_)); }
+  void array(double* values, std::size_t count) { std::fill_n(values, count, 0.); }  // of queries: none were seen
   void sums(double* values, std::size_t count) { std::fill_n(values, count, sum_); }
 
  private:
