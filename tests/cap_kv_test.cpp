@@ -45,7 +45,7 @@ TEST(CapKv, OfARowThatIsNotFiniteIsNanAndOthersDoNotSeeIt) {
   const auto without = scored({1}, {1, -2}, {1, 5}, 1, 1);
   const auto got = scored({1}, {kNan, 1, 1, -2, kInf}, {1, 1, -kInf, 5, 1}, 1, 1);
   EXPECT_EQ((std::vector<double>{got[1], got[3]}), without);
-  EXPECT_TRUE(std::isnan(got[0]) && std::isnan(got[2]) && std::isnan(got[4]));
+  EXPECT_TRUE(buzz::is_nan(got[0]) && buzz::is_nan(got[2]) && buzz::is_nan(got[4]));
 }
 
 TEST(CapKv, IsTheOraclesInAnyShapeAndRope) {

@@ -46,9 +46,9 @@ TEST(ExpectedAttention, HasTheLayersScale) {
 TEST(ExpectedAttention, OfARowThatIsNotFiniteIsNanAndOthersDoNotSeeIt) {
   const float key = std::log(3.f);
   const auto got = scored({1}, {0, kNan, key, kInf, 1, 0}, {1, 1, 1, 1, kNan, kInf}, 1, 1);
-  EXPECT_TRUE(std::isnan(got[1]) && std::isnan(got[3]) && std::isnan(got[4]) && std::isnan(got[5]));
+  EXPECT_TRUE(buzz::is_nan(got[1]) && buzz::is_nan(got[3]) && buzz::is_nan(got[4]) && buzz::is_nan(got[5]));
   EXPECT_NEAR(got[2] / got[0], 3, 1e-5);
-  for (double x : scored({1}, {kNan, kNan}, {1, 1}, 1, 1)) EXPECT_TRUE(std::isnan(x));
+  for (double x : scored({1}, {kNan, kNan}, {1, 1}, 1, 1)) EXPECT_TRUE(buzz::is_nan(x));
 }
 
 TEST(ExpectedAttention, OfNoRowsIsNothing) { EXPECT_TRUE(scored({1}, {}, {}, 1, 1).empty()); }

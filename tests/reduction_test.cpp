@@ -80,7 +80,7 @@ TEST(Reduction, IsWhatItIsSlowly) {
 
 TEST(Reduction, OfASumIsTheScoresAsTheyAre) {
   EXPECT_EQ(reduced({}, {{1, 2, 3}, {10, 0, 5}, {0, 0, 0.5}}), (Scores{11, 2, 8.5}));
-  EXPECT_TRUE(std::isnan(reduced({}, {{1, 2}, {kNan, 1}})[0])) << "NaN to one head is NaN";
+  EXPECT_TRUE(buzz::is_nan(reduced({}, {{1, 2}, {kNan, 1}})[0])) << "NaN to one head is NaN";
   EXPECT_EQ(reduced({}, {{1, 2}, {kNan, 1}})[1], 3);
 }
 
@@ -121,13 +121,13 @@ TEST(Reduction, ARowThatIsNanToAHeadIsNanAndDoesNotCountThere) {
       for (Scores& head : heads) head[1] = 0;
       heads[bad][1] = kNan;
       const Scores got = reduced({reduce, 0.5}, heads);
-      EXPECT_TRUE(std::isnan(got[1])) << "whichever head it is";
-      for (std::size_t r : {0u, 2u, 3u}) EXPECT_TRUE(std::isfinite(got[r]));
+      EXPECT_TRUE(buzz::is_nan(got[1])) << "whichever head it is";
+      for (std::size_t r : {0u, 2u, 3u}) EXPECT_TRUE(buzz::is_finite(got[r]));
     }
     Heads all = {{1, kNan, 3, 9}, {5, kNan, 4, 8}, {2, kNan, 2, 1}};
     const Scores got = reduced({reduce, 0.5}, all);
     EXPECT_EQ((Scores{got[0], got[2], got[3]}), without);
-    EXPECT_TRUE(std::isnan(got[1]));
+    EXPECT_TRUE(buzz::is_nan(got[1]));
   }
 }
 
@@ -135,10 +135,10 @@ TEST(Reduction, AnInfiniteScoreStaysSo) {
   for (Reduction reduce : {Reduction::mean, Reduction::maximum, Reduction::top}) {
     const Scores got = reduced({reduce}, {{1, 2, kInf, 3}, {5, 4, 0, 9}});
     EXPECT_EQ(got[2], kInf) << "whoever gives it keeps the row";
-    EXPECT_TRUE(std::isfinite(got[0]));
+    EXPECT_TRUE(buzz::is_finite(got[0]));
   }
   EXPECT_EQ(reduced({Reduction::mean}, {{1, 2, -kInf, 3}, {5, 4, 0, 9}})[2], -kInf);
-  EXPECT_TRUE(std::isfinite(reduced({Reduction::maximum}, {{1, 2, -kInf, 3}, {5, 4, 0, 9}})[2])) << "another has it";
+  EXPECT_TRUE(buzz::is_finite(reduced({Reduction::maximum}, {{1, 2, -kInf, 3}, {5, 4, 0, 9}})[2])) << "another has it";
 }
 
 TEST(Reduction, BeginsAnewEachTime) {
@@ -151,7 +151,7 @@ TEST(Reduction, BeginsAnewEachTime) {
     }
     double out[2];
     shared.write(out);
-    EXPECT_EQ(std::isnan(out[0]), time == 1);
+    EXPECT_EQ(buzz::is_nan(out[0]), time == 1);
     EXPECT_EQ(out[1], time == 1 ? 0.5 : 0);
   }
 }

@@ -43,8 +43,8 @@ TEST(TriAttention, OfEqualRowsOfOneAndOfNone) {
 TEST(TriAttention, OfARowThatIsNotFiniteIsNanAndOthersDoNotSeeIt) {
   const auto without = scored({1, -2}, {1, 5, 3}, 2, 1), got = scored({1, -2}, {kNan, 1, 5, kInf, 3, -kInf}, 2, 1);
   EXPECT_EQ((std::vector<double>{got[1], got[2], got[4]}), without);
-  EXPECT_TRUE(std::isnan(got[0]) && std::isnan(got[3]) && std::isnan(got[5]));
-  for (double x : scored({1}, {kNan, kInf}, 1, 1)) EXPECT_TRUE(std::isnan(x));
+  EXPECT_TRUE(buzz::is_nan(got[0]) && buzz::is_nan(got[3]) && buzz::is_nan(got[5]));
+  for (double x : scored({1}, {kNan, kInf}, 1, 1)) EXPECT_TRUE(buzz::is_nan(x));
 }
 
 TEST(TriAttention, IsTheOraclesInAnyShapeAndRope) {
