@@ -235,8 +235,10 @@ TYPED_TEST(Allocation, NoneWhereKeysAreRotatedBack) {
     for (buzz::Positions positions : {buzz::Positions::logical, buzz::Positions::compact})
       for (const int dim : {32, 300}) {
         rope.positions = positions;
-        expect_no_allocation<TypeParam>({4, 2, dim, 16}, rope,
-                                        buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
+        const bool slow = dim == 300 && name == std::string("cap_kv");  // whose products go by its square
+        if (!slow || positions == buzz::Positions::logical)
+          expect_no_allocation<TypeParam>({slow ? 2 : 4, slow ? 1 : 2, dim, 16}, rope,
+                                          buzz::policy(std::string(name) + ":rows=32,max_chunk=16"));
       }
   rope.positions = buzz::Positions::logical;
   expect_no_allocation<TypeParam>({2, 1, 300, 16}, rope, buzz::policy("leverage:rows=32,max_chunk=16"));
