@@ -357,7 +357,7 @@ TEST(CacheOptionsRefuse, WhatThePolicyDoesNotHave) {
     return options;
   };
   const auto text = [](const std::string& option, const std::string& has) {
-    return "policy option = " + option + ", allowed: " + has;
+    return "policy option = " + option + ", allowed: " + has + ", sharing, reduce, part";
   };
   const std::string segments =
                         "sink, window, attention, decay, threshold, stride, chunk, keep, hive_stride, hive, passes",

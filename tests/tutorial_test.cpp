@@ -70,7 +70,7 @@ TEST(Tutorial, ALineOfTheListIsEnoughForPrograms) {
   const buzz::PolicyInfo line =
       buzz::policy_info<buzz::PolicyOptions<buzz::TopK>, longest_value>("longest_value", "the longest values");
   EXPECT_EQ(line.for_rows(100, 4).most_rows(4), 100);
-  EXPECT_EQ(buzz::options_of(line.make()).size(), 4u);
+  EXPECT_EQ(buzz::options_of(line.make()).size(), 7u) << "sink, window, heavy, threshold, and how heads share";
   EXPECT_TRUE(line.make().needs().values);
 }
 
