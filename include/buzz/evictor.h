@@ -13,6 +13,7 @@
 #include "buzz/rows.h"
 #include "buzz/score/column_sums.h"
 #include "buzz/score/make_score.h"
+#include "buzz/score/query_moments.h"
 #include "buzz/score/undo.h"
 #include "buzz/select/row_chooser.h"
 #include "buzz/unrotated_keys.h"

@@ -6,6 +6,7 @@
 
 #include "buzz/cos_sin.h"
 #include "buzz/finite.h"
+#include "buzz/score/query_moments.h"
 #include "buzz/score/row_sums.h"
 #include "buzz/score/score.h"
 #include "buzz/sizes.h"

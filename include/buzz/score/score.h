@@ -5,9 +5,10 @@
 #include "buzz/float_rows.h"
 #include "buzz/kept_rows.h"
 #include "buzz/score/column_sums.h"
-#include "buzz/score/query_moments.h"
 
 namespace buzz {
+
+class QueryMoments;
 
 /// What a score has to see of the cache.
 struct Needs {
