@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <istream>
@@ -38,9 +39,8 @@ void little_endian(unsigned char* bytes, std::size_t values) {
   const std::uint16_t probe = 1;
   unsigned char low;
   std::memcpy(&low, &probe, 1);
-  if (low == 1 || Size == 1) return;
-  for (std::size_t v = 0; v < values; ++v)
-    for (std::size_t i = 0; i < Size / 2; ++i) std::swap(bytes[v * Size + i], bytes[v * Size + Size - 1 - i]);
+  if (low == 1) return;
+  for (std::size_t v = 0; v < values; ++v) std::reverse(bytes + v * Size, bytes + (v + 1) * Size);
 }
 
 /// Writes fields to a stream as they come. Errors: the stream refuses (FileError).
