@@ -66,7 +66,10 @@ struct ScoreSpec {
   }
   /// The number that names it in saved files; those of 0.1.0 have the same.
   int code() const {
-    if (kind == ScoreKind::sum) return 10000 + 100 * of[0].code() + of[1].code();
+    if (kind == ScoreKind::sum) {  // of yours, or of many: as one of yours
+      const long long code = 10000LL + 100LL * of[0].code() + of[1].code();
+      return code < own_code ? static_cast<int>(code) : own_code;
+    }
     if (kind == ScoreKind::faded) return 2000000 + of[0].code();
     return kind == ScoreKind::own ? own_code : static_cast<int>(kind);
   }
