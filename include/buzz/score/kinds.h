@@ -105,7 +105,7 @@ inline void check(const LagOptions& o) { require_at_least("lag", o.lag, 1); }
 class Calibration;
 
 /// Is it one that the attention of Calibrated may be raised to?
-inline bool is_power(double x) { return x >= 0 && x <= 10; }
+inline bool is_power(double x) { return is_finite(x) && x >= 0 && x <= 10; }
 
 /// Options of the score Calibrated.
 struct WeightsOptions {
@@ -149,12 +149,11 @@ struct CapOptions {
   float sharpness = 5;  ///< of a weight, exp(sharpness * cosine); 0 to 100
 };
 /// Is it a sharpness whose weights are numbers?
-inline bool is_sharpness(double x) { return x >= 0 && x <= 100; }
+inline bool is_sharpness(double x) { return is_finite(x) && x >= 0 && x <= 100; }
 /// Errors: horizon, sharpness.
 inline void check(const CapOptions& o) {
   require_range("horizon", o.horizon, 1, most_horizon);
-  if (!is_finite(o.sharpness) || !is_sharpness(static_cast<double>(o.sharpness)))
-    fail("sharpness", std::to_string(o.sharpness), "0 to 100");
+  if (!is_sharpness(static_cast<double>(o.sharpness))) fail("sharpness", std::to_string(o.sharpness), "0 to 100");
 }
 
 /// Options of the score Faded.

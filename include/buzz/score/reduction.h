@@ -25,11 +25,11 @@ struct ReductionOptions {
   double part = 0.125;                ///< of Reduction::top alone: of the heads, rounded up; above 0 to 1
 };
 /// Is it a part of Reduction::top's?
-inline bool is_part(double x) { return x > 0 && x <= 1; }
+inline bool is_part(double x) { return is_finite(x) && x > 0 && x <= 1; }
 /// Errors: an option out of its range.
 inline void check(const ReductionOptions& o) {
   require_enum("reduce", o.reduce, Reduction::top);
-  if (!is_finite(o.part) || !is_part(o.part)) fail("part", std::to_string(o.part), "above 0 to 1");
+  if (!is_part(o.part)) fail("part", std::to_string(o.part), "above 0 to 1");
 }
 
 /// How important rows are to several heads together: takes the scores of one head after another. But for
