@@ -29,7 +29,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--chunk", a.chunk, "Tokens of a call")->check(CLI::Range(1, 4096))->capture_default_str();
   app.add_option("--policy", a.policy,
                  "A policy, as name or name:option=value,option=value:" +
-                     tiny_llama::lines_of(tiny_llama::policies(/*shows_rows*/ false)))
+                     tiny_llama::lines_of(tiny_llama::policies(/*shows_queries*/ false)))
       ->capture_default_str();
   app.add_option("--positions", a.positions, "kept, or closed: a row's place in the cache")
       ->check(CLI::IsMember({"kept", "closed"}))

@@ -9,12 +9,12 @@
 
 namespace tiny_llama {
 
-/// Those that a program can run, which has no scores of its user's. shows_rows: do policies see keys and values?
-inline std::vector<buzz::PolicyInfo> policies(bool shows_rows = true) {
+/// Those that a program can run, which has no scores of its user's. shows_queries: do policies see queries?
+inline std::vector<buzz::PolicyInfo> policies(bool shows_queries = true) {
   std::vector<buzz::PolicyInfo> list = buzz::policies();
   const auto cannot = [&](const buzz::PolicyInfo& p) {
     const buzz::Policy policy = p.make();
-    return policy.score.kind == buzz::ScoreKind::user || (!shows_rows && policy.needs().rows());
+    return policy.score.kind == buzz::ScoreKind::user || (!shows_queries && policy.needs().queries);
   };
   list.erase(std::remove_if(list.begin(), list.end(), cannot), list.end());
   return list;

@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
-#include "buzz/adapters/llama_probabilities.h"
-#include "buzz/evictor.h"
+#include "buzz/adapters/llama_cells.h"
+#include "buzz/adapters/llama_context.h"
+#include "buzz/adapters/llama_graph.h"
+#include "buzz/adapters/llama_sequence.h"
 #include "buzz/policies.h"
 
 namespace buzz {
-
-/// What becomes of the positions of rows that stay. kept: as they are, with holes between them. closed: the place in
-/// the cache, so that a sequence never leaves the model's context; llama.cpp rotates the moved keys again, which drifts
-/// with each eviction where keys are F16 (0.04 in the logits after 200), so evict rarely.
-enum class LlamaPositions { kept, closed };
 
 /// What a LlamaEviction has done so far.
 struct LlamaReport {
@@ -29,71 +26,84 @@ struct LlamaReport {
 };
 
 /// Evicts from a running llama.cpp context through its public API. There a row is a cell, one token over all layers and
-/// heads, so that the policy has one list of rows and the probabilities are summed over layers and heads:
+/// heads, so that a sequence has one list of rows, whatever its policy's sharing:
 ///
-///     buzz::LlamaEviction<llama_context> eviction(buzz::heavy_hitter(), 64);  // calls of at most 64 tokens
+///     buzz::LlamaEviction<llama_context> eviction(buzz::key_outliers(), 64);  // calls of at most 64 tokens
 ///     eviction.attach(params);                                    // llama_context_params, before the context is made
 ///     eviction.begin(llama_init_from_model(model, params));       // the context stays its owner's
 ///     eviction.decode(batch);                                     // in place of llama_decode(context, batch)
 ///
-/// A call of decode() evicts first where it has to, so that the call fits a context of policy capacity cells, for ever.
-/// One sequence, 0, of a context of its own. Tokens sit at the next position, as llama_batch_get_one() has them.
+/// A call of decode() evicts first where it has to, so that the call fits a context of capacity() cells, for ever.
+/// Tokens sit at the next position of their sequence, as llama_batch_get_one() has them; a batch may hold tokens of
+/// several sequences, each of which has a policy and a bound of its own.
 ///
-/// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. A policy
-/// without probabilities (streaming) needs no callback and leaves flash attention as it is; one that looks at keys is
-/// not to be had. Neither copied nor moved, since the callback points to it.
+/// A policy that looks at keys and values reads them out of the cache when an eviction should be, of any type and with
+/// flash attention as it is. One that looks at attention needs flash attention off, and reads every call's: it costs
+/// what flash attention gains, and up to 4% more. A model's window layers (Gemma 3) keep their newest rows by
+/// themselves: scores are those of the others.
+///
+/// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. Neither copied
+/// nor moved, since the callback points to it.
 template <class Context>
 class LlamaEviction {
  public:
-  /// max_chunk >= 1: the most tokens of a call. Errors: what the policy refuses; one that looks at keys or values.
+  /// max_chunk >= 1: the most tokens of a call, of each sequence. policies: sequence i has the i-th. Errors: what a
+  /// policy refuses; see LlamaSequence.
+  LlamaEviction(const std::vector<Policy>& policies, int max_chunk, LlamaPositions positions = LlamaPositions::kept)
+      : policies_(policies),
+        max_chunk_(max_chunk),
+        closes_((require_enum("positions", positions, LlamaPositions::closed), positions == LlamaPositions::closed)) {
+    require_range("sequences", static_cast<long long>(policies.size()), 1, most_heads);
+    sequences_ = newly_made();
+    for (const LlamaSequence& s : sequences_) {
+      needs_ = needs_ | s.needs();
+      if (s.needs().attention) apart_ = (std::max)(apart_, s.evictor().queries_apart());
+    }
+  }
+  /// Of one sequence, 0.
   LlamaEviction(const Policy& policy, int max_chunk, LlamaPositions positions = LlamaPositions::kept)
-      : evictor_((require_blind(policy), policy), 1, max_chunk),
-        closes_((require_enum("positions", positions, LlamaPositions::closed), positions == LlamaPositions::closed)),
-        positions_(static_cast<std::size_t>(evictor_.capacity())),
-        cells_(positions_.size()) {}
+      : LlamaEviction(std::vector<Policy>{policy}, max_chunk, positions) {}
   LlamaEviction(const LlamaEviction&) = delete;
   LlamaEviction& operator=(const LlamaEviction&) = delete;
 
-  /// Sets what the context has to have, in its llama_context_params: where the policy needs probabilities flash
-  /// attention off and the eval callback. Errors: several sequences, an eval callback of yours, a quantised V cache
-  /// without flash attention. None of it is set then.
+  /// Sets what the context has to have: the eval callback, window layers of their own size, and where a policy looks at
+  /// attention flash attention off. Errors, and nothing is set: another number of sequences; where a policy needs it,
+  /// an eval callback of yours, or a quantised V cache without flash attention.
   template <class Params>
   void attach(Params& params) {
-    require_equal("n_seq_max", params.n_seq_max, 1, "one sequence a context");
-    if (sees()) {
-      if (params.cb_eval != nullptr) fail("cb_eval", "a callback", "none, since this policy reads through it");
-      if (ggml_is_quantized(params.type_v))
-        fail("type_v", ggml_type_name(params.type_v), "a type without quants: flash attention has to be off");
-      params.flash_attn_type = static_cast<decltype(params.flash_attn_type)>(0);  // LLAMA_FLASH_ATTN_TYPE_DISABLED
-      params.cb_eval = [](auto* node, bool ask, void* self) { return LlamaProbabilities::callback(node, ask, self); };
-      params.cb_eval_user_data = &seen_;
+    require_equal("n_seq_max", params.n_seq_max, sequences(), "as many as there are policies");
+    if (params.cb_eval != nullptr) {
+      if (!sees()) return;
+      fail("cb_eval", "a callback", "none, since this policy reads through it");
     }
+    if (needs_.attention) {
+      if (ggml_is_quantized(params.type_v))
+        fail("type_v", ggml_type_name(params.type_v),
+             "a type without quants: this policy looks at attention, so that flash attention has to be off");
+      params.flash_attn_type = static_cast<decltype(params.flash_attn_type)>(0);  // ..._DISABLED
+    }
+    params.cb_eval = [](auto* node, bool ask, void* self) { return LlamaGraph::callback(node, ask, self); };
+    params.cb_eval_user_data = &graph_;
+    params.swa_full = false;
+    attached_ = true;
   }
 
-  /// Takes an empty context. Errors, which leave the adapter as it was: a null or used context; a model that is
-  /// recurrent or hybrid (it accepts removals and does nothing) or has sliding windows (cells of their own); fewer
-  /// cells than the policy's capacity; batches shorter than max_chunk; closed positions that the memory cannot shift
-  /// to. Allocates. O(n_ctx * max_chunk).
+  /// Takes an empty context; where attach() set the callback, decodes one token to see the layers, and removes it.
+  /// Errors, which leave the adapter as it was: those of require_llama_context(); where a policy looks at something,
+  /// layers whose rows cannot be shown to it. Allocates. O(n_ctx * max_chunk).
   void begin(Context* context) {
-    if (context == nullptr) fail("context", "null", "a llama_context");
-    const auto* model = llama_get_model(context);
-    if (llama_model_is_recurrent(model)) fail("model", "recurrent", "attention in every layer");
-    if (llama_model_is_hybrid(model)) fail("model", "hybrid", "attention in every layer");
-    require_range("model's sliding window", llama_model_n_swa(model), 0, 0);
-    auto* memory = llama_get_memory(context);
-    if (memory == nullptr) fail("context's memory", "null", "a KV cache");
-    require_equal("n_seq_max", llama_n_seq_max(context), 1, "one sequence a context");
-    require_range("n_ctx", llama_n_ctx(context), evictor_.capacity(), (std::numeric_limits<int>::max)());
-    require_at_least("n_batch", llama_n_batch(context), evictor_.max_chunk());
-    if (closes_ && !llama_memory_can_shift(memory)) fail("positions", "closed", "kept: this memory cannot shift");
-    require_equal("tokens in the context", llama_memory_seq_pos_max(memory, 0) + 1LL, 0, "an empty one");
-    const int cells = static_cast<int>(llama_n_ctx(context));
-    if (sees()) {
-      seen_ = LlamaProbabilities(cells, evictor_.max_chunk(), evictor_.queries_apart());
-      sums_.resize(
-          count_of<float>("queries apart * capacity", {seen_.slices(evictor_.max_chunk()), evictor_.capacity()}));
-      held_.assign(static_cast<std::size_t>(cells), 0);
-    }
+    std::vector<LlamaSequence> made = newly_made();
+    require_llama_context(context, made, max_chunk_, closes_);
+    RestoreUnlessDone restore{graph_, graph_};
+    if (sees() && !attached_) fail("cb_eval", "none", "the one that attach() sets, before the context is made");
+    if (attached_) graph_.look(context, sees());
+    for (LlamaSequence& s : made) s.begin(graph_.layers(), closes_, most_slices());
+    LlamaRows rows(graph_.layers(), needs_.rows() ? most_rows() : 0, needs_);
+    graph_.reserve(sequences(), max_chunk_, sees(), needs_.attention, apart_);
+    cells_ = LlamaCells(graph_.streams(), sees() ? graph_.cells() : 0);
+    restore.done = true;
+    rows_ = std::move(rows);
+    sequences_ = std::move(made);
     context_ = context;
     forget();
   }
@@ -101,90 +111,119 @@ class LlamaEviction {
   /// before_decode(), llama_decode() and after_decode(), with their errors; returns what llama_decode() did.
   template <class Batch>
   int decode(const Batch& batch) {
-    before_decode(batch.n_tokens);
+    before_decode(batch);
     const int result = llama_decode(context_, batch);
     after_decode(result);
     return result;
   }
 
-  /// Evicts if it should, so that a call of `tokens` tokens fits. Errors: no begin(); tokens out of 1 to max_chunk;
-  /// a sequence that somebody else has changed; CacheFull: with Full, no room for them. No call is begun then.
-  void before_decode(int tokens) {
+  /// Evicts from the batch's sequences where it should, so that it fits. Errors: no begin(); no tokens, or more of a
+  /// sequence than max_chunk; a token of several sequences; a sequence that somebody else has changed (a context shift,
+  /// say); other positions than the next; CacheFull: with Full, no room for them. No call is begun then.
+  template <class Batch>
+  void before_decode(const Batch& batch) {
     require_begun();
-    require_range("tokens", tokens, 1, evictor_.max_chunk());
-    require_equal("last position", llama_memory_seq_pos_max(memory(), 0), next_position() - 1LL, "the adapter's");
-    tokens_ = 0;  // a call that was begun and never made
-    evict();
-    evictor_.check_append(tokens);
-    tokens_ = tokens;
-    if (sees()) seen_.begin(tokens);
+    calls_ = false;
+    graph_.begin();
+    LlamaTokens& tokens = graph_.tokens();
+    require_at_least("tokens", batch.n_tokens, 1);
+    for (int i = 0; i < batch.n_tokens; ++i) {
+      if (batch.n_seq_id != nullptr) require_equal("n_seq_id", batch.n_seq_id[i], 1, "one sequence a token");
+      tokens.add(batch.seq_id != nullptr ? batch.seq_id[i][0] : 0);
+    }
+    graph_.tokens().for_each_sequence([&](int s, int) {
+      require_equal("last position", llama_memory_seq_pos_max(memory(), s), next_position(s) - 1LL,
+                    "the adapter's: nobody else may change the sequence");
+    });
+    graph_.tokens().for_each_sequence([&](int s, int) { evict(s); });
+    graph_.tokens().for_each_sequence([&](int s, int count) { at(s).check_append(count); });
+    if (batch.pos != nullptr) {
+      int i = 0;
+      tokens.for_each([&](int s, int place) {
+        require_equal("position", batch.pos[i++], next_position(s) + 1LL * place, "the sequence's next");
+      });
+    }
+    calls_ = true;
   }
 
   /// `result` is what llama_decode() returned. If it is 0, the policy learns of the tokens and of what they attended
   /// to. If not, what the call may have stored is removed, and all is as before it. Errors, with the call's tokens
-  /// removed too: a node that the graph does not have, tokens at other positions than the next, a cell that is taken.
-  /// O(slices * n_ctx).
+  /// removed too: CacheFull: llama.cpp had no cells left (1), since somebody else has some; a node that the graph does
+  /// not have, tokens at other positions than the next, a cell that is taken. O(slices * n_ctx).
   void after_decode(int result) {
-    const int tokens = tokens_;
-    tokens_ = 0;
+    if (result == 0) require_equal("calls begun", calls_ ? 1 : 0, 1, "by before_decode()");
+    const bool called = calls_;
+    calls_ = false;
     if (result != 0) {
-      if (tokens > 0) take_back(0);
+      if (called) take_back(0);
       ++report_.failed;
+      if (called && result == 1)
+        fail<CacheFull>("cells", graph_.tokens().size(),
+                        "as many as llama.cpp has left, which others than the adapter use");
       return;
     }
-    require_at_least("tokens", tokens, 1);
     if (sees()) {
-      take_in(tokens);
-      evictor_.append(tokens);
-      const int stride = evictor_.capacity(), slices = seen_.slices(tokens);
-      evictor_.observe_sums({sums_.data(), slices, 1, evictor_.rows(), stride, stride});
+      note();
     } else {
-      for (int i = 0, next = next_position(); i < tokens; ++i) positions_[index(rows() + i)] = next + i;
-      evictor_.append(tokens);
+      graph_.tokens().for_each_sequence([&](int s, int count) {
+        for (int i = 0; i < count; ++i) at(s).put(i, next_position(s) + i, 0);
+      });
     }
-    report_.tokens += tokens;
-    shifting_ = false;
+    graph_.tokens().for_each_sequence([&](int s, int count) {
+      at(s).append(count);
+      if (at(s).needs().attention) at(s).observe(graph_.attention(), count);
+    });
+    for (LlamaSequence& s : sequences_) s.rotated();
+    report_.tokens += graph_.tokens().size();
   }
 
-  /// Evicts if it should; returns whether it did. All removals come first, neighbours as one range, then one bounded
-  /// shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence; a call is under way,
-  /// from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
+  /// Evicts from all sequences where it should; returns whether it did. All removals come first, neighbours as one
+  /// range, then one bounded shift for each run of rows that moves. Errors: the memory cannot give up part of a
+  /// sequence; a call is under way, from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
   bool evict() {
     require_no_call();
-    if (!evictor_.should_evict()) return false;
-    const KeptRows& kept = evictor_.select();
-    kept.for_each_gap(0, [&](int begin, int end) {
-      if (!llama_memory_seq_rm(memory(), 0, positions_[index(begin)], positions_[index(end - 1)] + 1))
-        fail("llama_memory_seq_rm", "false", "true: this memory cannot give up part of a sequence");
-      for (int r = begin; r < end; ++r) release(r);
-      ++report_.removals;
-      report_.rows += end - begin;
-    });
-    kept.for_each_run(0, [&](int from, int to, int count) {
-      const std::int32_t first = positions_[index(from)], end = positions_[index(from + count - 1)] + 1;
-      const std::int32_t shift = closes_ ? to - first : 0;
-      if (shift != 0) {
-        llama_memory_seq_add(memory(), 0, first, end, shift);
-        shifting_ = true;
-        ++report_.shifts;
-      }
-      for (int i = 0; i < count; ++i) {
-        positions_[index(to + i)] = positions_[index(from + i)] + shift;
-        cells_[index(to + i)] = cells_[index(from + i)];
-      }
-    });
-    ++report_.evictions;
-    return true;
+    bool any = false;
+    for (int s = 0; s < sequences(); ++s) any = evict(s) || any;
+    return any;
+  }
+
+  /// Sequence `to`, which has to be empty, begins with all that `from` has, and goes on with its policy and its bound.
+  /// Where sequences share their cells, no memory is copied: evicting from one leaves the other's. Errors: a call is
+  /// under way; no such sequence; rows in `to`; a larger capacity than its own; closed positions where cells are
+  /// shared.
+  void copy(int from, int to) {
+    require_no_call();
+    require_begun();
+    const int capacity = sequence(from).capacity();
+    require_equal("rows of the sequence", sequence(to).rows(), 0, "an empty one");
+    require_range("capacity", capacity, 1, newly_made(to).capacity());
+    if (llama_shares_cells(context_) && closes_) fail("positions", "closed", "kept where sequences share their cells");
+    evict(from);
+    llama_memory_seq_cp(memory(), from, to, -1, -1);
+    at(to).become(sequence(from));
+    if (!sees()) return;
+    for (std::int32_t cell : at(to).cells()) cells_.hold(stream_of(to), cell);
+  }
+
+  /// Empties a sequence, which has its own policy again. Errors: no begin(); no such one; a call is under way.
+  void remove(int s) {
+    require_no_call();
+    require_begun();
+    release(s, 0, rows(s));
+    llama_memory_seq_rm(memory(), s, -1, -1);
+    LlamaSequence made = newly_made(s);
+    made.begin(graph_.layers(), closes_, most_slices());
+    at(s) = std::move(made);
   }
 
   /// Moves the rows into the first cells, by a round trip of the sequence's state: the columns that a decode computes
-  /// end at the highest used cell. Errors: a call is under way; an eviction closed positions, and no decode has rotated
-  /// the keys since;
-  /// llama.cpp does not take its state back (the context is then empty, and reset() is what remains).
-  /// Allocates the state's bytes at the first time. O(state).
+  /// end at the highest used cell. Errors: several sequences; a call is under way; an eviction closed positions, and no
+  /// decode has rotated the keys since; llama.cpp does not take its state back (the context is then empty, and reset()
+  /// is what remains). Allocates the state's bytes at the first time. O(state).
   void compact() {
     require_no_call();
-    if (shifting_) fail("compact", "after closing positions", "after the decode that rotates the keys");
+    require_equal("sequences", sequences(), 1, "of which one state is made");
+    if (at(0).shifting()) fail("compact", "after closing positions", "after the decode that rotates the keys");
     if (rows() == 0) return;
     state_.resize(llama_state_seq_get_size(context_, 0));
     const std::size_t size = llama_state_seq_get_data(context_, state_.data(), state_.size(), 0);
@@ -193,128 +232,169 @@ class LlamaEviction {
     if (llama_state_seq_set_data(context_, state_.data(), size, 0) == 0)
       fail("llama_state_seq_set_data", "0", "the state's bytes");
     ++report_.compactions;
-    if (sees()) renumber();
+    if (!sees()) return;
+    const std::int32_t* order = cells_.compact();
+    at(0).renumber([&](std::int32_t cell) { return order[cell]; });
   }
 
-  /// Empties context and policy. Errors: no begin().
+  /// Empties context and policies. Errors: no begin().
   void reset() {
     require_begun();
     llama_memory_clear(memory(), false);
     forget();
   }
 
-  /// The policy at work, to pin rows and to give scores, by the tokens' index whatever their positions in the context
-  /// are; what is appended, observed and selected is the adapter's.
-  Evictor& evictor() { return evictor_; }
-  const Evictor& evictor() const { return evictor_; }    ///< to read
-  const LlamaReport& report() const { return report_; }  ///< what it did since begin()
-  int rows() const { return evictor_.rows(); }           ///< now
-  /// The position that the next token has to have: the newest row's + 1.
-  int next_position() const { return rows() == 0 ? 0 : positions_[index(rows() - 1)] + 1; }
-  /// Each row's position in the context, [rows].
-  Span<const std::int32_t> positions() const { return {positions_.data(), rows()}; }
-  /// Each row's cell where the policy needs probabilities, [rows]; else empty.
-  Span<const std::int32_t> cells() const { return {cells_.data(), sees() ? rows() : 0}; }
+  /// As of Evictor, for one sequence, of tokens by their index whatever their positions in the context are; none before
+  /// begin() where the policy looks at rows.
+  /// @{
+  void pin(int first, int count, int s = 0) {
+    sequence(s).evictor().check_pin(first, count);
+    at(s).for_each([&](Evictor& e) { e.pin(first, count); });
+  }
+  void unpin(int first, int count, int s = 0) {
+    at(s).for_each([&](Evictor& e) { e.unpin(first, count); });
+  }
+  void give(View<const float> scores, int s = 0) {
+    at(s).for_each([&](Evictor& e) { e.give(scores); });
+  }
+  /// @}
+
+  int sequences() const { return static_cast<int>(sequences_.size()); }  ///< that there may be
+  /// One of them, to read. Errors: no such one.
+  const LlamaSequence& sequence(int s = 0) const {
+    require_range("sequence", s, 0, sequences() - 1);
+    return sequences_[index(s)];
+  }
+  const LlamaReport& report() const { return report_; }                       ///< since begin()
+  int rows(int s = 0) const { return sequence(s).rows(); }                    ///< now
+  int next_position(int s = 0) const { return sequence(s).next_position(); }  ///< see LlamaSequence
+  /// The policy at work in a layer, to read.
+  const Evictor& evictor(int s = 0) const { return sequence(s).evictor(); }
+  Span<const std::int32_t> positions(int s = 0) const { return sequence(s).positions(); }  ///< in the context, [rows]
+  /// Each row's cell where a policy looks at something, [rows]; else empty.
+  Span<const std::int32_t> cells(int s = 0) const { return {sequence(s).cells().data, sees() ? rows(s) : 0}; }
+  /// Most cells that all sequences together ever hold.
+  long long capacity() const {
+    return std::accumulate(sequences_.begin(), sequences_.end(), 0LL,
+                           [](long long sum, const LlamaSequence& s) { return sum + s.capacity(); });
+  }
+  /// The layers as the graph shows them, after begin(); none where attach() set no callback.
+  const std::vector<LlamaLayer>& layers() const { return graph_.layers(); }
+  std::size_t cache_bytes() const { return graph_.cache_bytes(); }  ///< of llama.cpp's cache, all those layers
   /// Bytes allocated by the adapter.
   std::size_t bytes() const {
-    return evictor_.bytes() + seen_.bytes() + sums_.size() * sizeof(float) + held_.size() + state_.size() +
-           (positions_.size() + cells_.size()) * sizeof(std::int32_t);
+    std::size_t sum = graph_.bytes() + rows_.bytes() + cells_.bytes() + state_.size();
+    for (const LlamaSequence& s : sequences_) sum += s.bytes();
+    return sum;
   }
 
  private:
-  static void require_blind(const Policy& policy) {
-    if (policy.needs().rows()) fail("policy", policy.name, "one of probabilities, or of none: llama.cpp shows no keys");
-  }
-  bool sees() const { return evictor_.needs().attention; }
   static std::size_t index(int i) { return static_cast<std::size_t>(i); }
+  bool sees() const { return needs_.attention || needs_.rows(); }
   auto* memory() const { return llama_get_memory(context_); }
+  LlamaSequence& at(int s) { return const_cast<LlamaSequence&>(sequence(s)); }
+  LlamaSequence newly_made(int s) const { return {policies_[index(s)], max_chunk_}; }
+  std::vector<LlamaSequence> newly_made() const {
+    std::vector<LlamaSequence> made;
+    made.reserve(policies_.size());
+    for (const Policy& policy : policies_) made.emplace_back(policy, max_chunk_);
+    return made;
+  }
+  int most_slices() const { return (std::min)(max_chunk_, apart_ + 1); }
+  int most_rows() const {
+    int most = 0;
+    for (const LlamaSequence& s : sequences_) most = (std::max)(most, s.capacity());
+    return most;
+  }
   void require_begun() const {
     if (context_ == nullptr) fail("context", "none", "one given to begin()");
   }
-
   void require_no_call() const {
-    require_equal("tokens", tokens_, 0, "none of a call under way: after_decode() first");
+    require_equal("calls begun", calls_ ? 1 : 0, 0, "none under way: after_decode() first");
   }
-
   void forget() {
-    evictor_.reset();
+    for (LlamaSequence& s : sequences_) s.reset();
     report_ = {};
-    tokens_ = 0;
-    shifting_ = false;
-    std::fill(held_.begin(), held_.end(), char{0});
+    calls_ = false;
+    cells_.clear();
+  }
+  struct RestoreUnlessDone {
+    LlamaGraph& graph;
+    LlamaGraph before;
+    bool done = false;
+    ~RestoreUnlessDone() {
+      if (!done) graph = std::move(before);
+    }
+  };
+  int stream_of(int s) const { return graph_.streams() > 1 ? s : 0; }
+  /// Rows [begin, end) of a sequence have their cells no longer.
+  void release(int s, int begin, int end) {
+    if (!sees()) return;
+    for (int r = begin; r < end; ++r) cells_.release(stream_of(s), sequence(s).cells().data[r]);
+  }
+  bool evict(int s) {
+    LlamaSequence& sequence = at(s);
+    if (!sequence.should_evict() || (sequence.needs().rows() && sequence.shifting())) return false;
+    const int before = sequence.rows();
+    const KeptRows& kept = sequence.select(graph_.layers(), stream_of(s), rows_);
+    kept.for_each_gap(0, [&](int begin, int end) {
+      const std::int32_t* positions = sequence.positions().data;
+      if (!llama_memory_seq_rm(memory(), s, positions[begin], positions[end - 1] + 1))
+        fail("llama_memory_seq_rm", "false", "true: this memory cannot give up part of a sequence");
+      release(s, begin, end);
+      ++report_.removals;
+    });
+    sequence.move(kept, closes_, [&](std::int32_t first, std::int32_t end, std::int32_t shift) {
+      llama_memory_seq_add(memory(), s, first, end, shift);
+      ++report_.shifts;
+    });
+    report_.rows += before - kept.size();
+    ++report_.evictions;
+    return true;
   }
 
-  void release(int row) {
-    if (sees()) held_[index(cells_[index(row)])] = 0;
-  }
-
-  /// Removes the tokens of a call that failed, of which `noted` are in the map.
+  /// Removes the tokens of a call, of which the first `noted` shown have their cells.
   void take_back(int noted) {
-    for (int r = rows(); r < rows() + noted; ++r) release(r);
-    llama_memory_seq_rm(memory(), 0, next_position(), -1);
+    for (int i = 0; i < noted; ++i) cells_.release(graph_.tokens().shown()[i].stream, graph_.tokens().shown()[i].cell);
+    graph_.tokens().for_each_sequence([&](int s, int) { llama_memory_seq_rm(memory(), s, next_position(s), -1); });
   }
 
-  /// Notes the call's cells and positions behind the rows, and gathers what every row received.
-  void take_in(int tokens) {
-    const int next = next_position();
-    const auto refuse = [&](int noted, const char* field, const std::string& value, const std::string& allowed) {
+  /// Notes where the call's tokens are.
+  void note() {
+    int noted = 0;
+    const auto refuse = [&](const char* field, const std::string& value, const std::string& allowed) {
       take_back(noted);
       fail(field, value, allowed);
     };
-    if (const char* node = seen_.error())
-      refuse(0, node, "missing or of another kind", "the node of llama.cpp's graph (attach() before it is made)");
-    for (int i = 0; i < tokens; ++i) {
-      const std::int64_t cell = seen_.cells()[i];
-      const std::int32_t position = seen_.positions()[i];
-      if (position != next + i) refuse(i, "position", std::to_string(position), std::to_string(next + i));
-      if (cell < 0 || cell >= seen_.width() || held_[static_cast<std::size_t>(cell)] != 0)
-        refuse(i, "cell", std::to_string(cell), "one that no row of the adapter's has");
-      held_[static_cast<std::size_t>(cell)] = 1;
-      positions_[index(rows() + i)] = position;
-      cells_[index(rows() + i)] = static_cast<std::int32_t>(cell);
+    if (const char* node = graph_.error()) refuse(node, "missing or of another kind", "the node of llama.cpp's graph");
+    for (const LlamaToken& t : graph_.tokens().shown()) {
+      const int next = next_position(t.sequence) + t.place;
+      if (t.position >= 0 && t.position != next) refuse("position", std::to_string(t.position), std::to_string(next));
+      if (!cells_.is_free(t.stream, t.cell))
+        refuse("cell", std::to_string(t.cell), "one that no row of the adapter's has");
+      cells_.hold(t.stream, t.cell);
+      ++noted;
+      at(t.sequence).put(t.place, next, t.cell);
     }
-    for (int slice = 0; slice < seen_.slices(tokens); ++slice) {
-      float* received = seen_.sums(slice);
-      float* sums = sums_.data() + static_cast<std::ptrdiff_t>(slice) * evictor_.capacity();
-      for (int r = 0; r < rows() + tokens; ++r) {
-        sums[r] = received[cells_[index(r)]];
-        received[cells_[index(r)]] = 0;
-      }
-      // An empty cell gets exactly 0: what is left says that the map is wrong.
-      const float* lost = std::find_if(received, received + seen_.width(), [](float p) { return p != 0; });
-      if (lost != received + seen_.width())
-        refuse(tokens, "cell", std::to_string(lost - received),
-               "no attention to it, since no row of the adapter's has it");
-    }
+    // An empty cell gets exactly 0.
+    graph_.tokens().for_each_sequence([&](int s, int count) {
+      const int lost = at(s).needs().attention ? at(s).gather(graph_.attention(), s, count) : -1;
+      if (lost >= 0) refuse("cell", std::to_string(lost), "no attention to it, since no row of the adapter's has it");
+    });
   }
 
-  /// A loaded state fills the cells from the first on, in the order that they had.
-  void renumber() {
-    std::fill(held_.begin(), held_.end(), char{0});
-    for (int r = 0; r < rows(); ++r) held_[index(cells_[index(r)])] = 1;
-    state_order_.resize(held_.size());
-    int next = 0;
-    for (std::size_t cell = 0; cell < held_.size(); ++cell)
-      if (held_[cell] != 0) state_order_[cell] = next++;
-    std::fill(held_.begin(), held_.end(), char{0});
-    for (int r = 0; r < rows(); ++r) {
-      cells_[index(r)] = state_order_[index(cells_[index(r)])];
-      held_[index(cells_[index(r)])] = 1;
-    }
-  }
-
-  Evictor evictor_;
-  bool closes_;
+  std::vector<Policy> policies_;
+  std::vector<LlamaSequence> sequences_;
+  Needs needs_;  // of all of them
+  int max_chunk_, apart_ = 0;
+  bool closes_, attached_ = false;
   Context* context_ = nullptr;
-  LlamaProbabilities seen_;
+  LlamaGraph graph_;
+  LlamaRows rows_;
+  LlamaCells cells_;
   LlamaReport report_;
-  int tokens_ = 0;                               // of the call between before_decode() and after_decode()
-  bool shifting_ = false;                        // positions were closed; the keys are rotated at the next decode
-  std::vector<std::int32_t> positions_, cells_;  // [capacity], of each row in the context
-  std::vector<char> held_;                       // [n_ctx], whether a row has the cell
-  std::vector<float> sums_;                      // [slices(max_chunk), capacity], of the last call
-  std::vector<std::uint8_t> state_;              // of compact()
-  std::vector<std::int32_t> state_order_;        // [n_ctx], each held cell's place in the state
+  bool calls_ = false;               // from before_decode() to after_decode()
+  std::vector<std::uint8_t> state_;  // of compact()
 };
 
 }  // namespace buzz
