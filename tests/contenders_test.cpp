@@ -1,6 +1,7 @@
 // buzz-evaluate's policies side by side: they say what each says alone, on our small model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -10,6 +11,7 @@
 
 #include "evaluate/answers.h"
 #include "evaluate/facts.h"
+#include "evaluate/models.h"
 #include "evaluate/texts.h"
 #include "model/refused.h"
 #include "temporary_folder.h"
@@ -22,6 +24,8 @@ using evaluate::json;
 using evaluate::Members;
 using evaluate::Sequences;
 using evaluate::Tokens;
+
+const std::string weights = BUZZ_TEST_DIR "/../examples/calibrate/weights/buzz-tiny.calibration";
 
 evaluate::CommonOptions options() {
   evaluate::CommonOptions o;
@@ -142,6 +146,155 @@ TEST(Led, FollowersKeepWhatTheyWouldAlone) {
   Said said;
   cut.read(more, &said, 1);
   for (std::size_t i = 0; i < specs.size(); ++i) expect_near(said[i], alone_said[i]);
+}
+
+// The slow way: of the rows between sink and window those whose attention in the second reading, as it is or to a
+// power, is highest, summed over heads where they share.
+TEST(Replay, KeepsWhatTheSecondReadingLooksAt) {
+  const Tokens prompt = text(150);
+  constexpr int rows = 51, sink = 4;
+  evaluate::CommonOptions o = options();
+  o.once = true;
+  o.budgets = {"34%"};
+  struct Case {
+    std::string options, sharing;
+    double power;
+    int window;
+  };
+  const std::vector<Case> cases = {{":window=0.1,sharing=head,power=0", "head", 0, 5},
+                                   {":window=0.5,sharing=layer,power=0.7", "layer", 0.7, 23},
+                                   {":window=0.1,sharing=model,power=0.2", "model", 0.2, 5}};
+  o.policies = {"snap_kv"};
+  Members members;
+  for (const Case& c : cases) {
+    o.policies.push_back("replay" + c.options);
+    members.push_back(members.size() + 2);
+  }
+  const Common once(o, "test");
+  const Sequences s = once.read(members, prompt, 20);
+  const calibrate::Replay read = calibrate::replay(once.model(), prompt);
+  const int layers = once.config().layers, heads = once.config().kv_heads;
+  for (std::size_t c = 0; c < cases.size(); ++c) {
+    const auto& cache = dynamic_cast<const evaluate::Follower&>(s.cache(static_cast<int>(c))).cache();
+    for (int l = 0; l < layers; ++l)
+      for (int h = 0; h < heads; ++h) {
+        std::vector<std::pair<double, int>> middle;
+        for (int r = sink; r < 150 - cases[c].window; ++r) {
+          double sum = 0;
+          for (int m = 0; m < layers; ++m)
+            for (int g = 0; g < heads; ++g) {
+              if ((cases[c].sharing != "model" && m != l) || (cases[c].sharing == "head" && g != h)) continue;
+              const double a = static_cast<double>(read.attention[static_cast<std::size_t>(m)](g, r)) + 1e-6;
+              sum += cases[c].power > 0 ? std::pow(a, cases[c].power) : std::log(a);
+            }
+          middle.emplace_back(-sum, r);
+        }
+        std::sort(middle.begin(), middle.end());
+        std::set<int> expected;
+        for (int r = 0; r < sink; ++r) expected.insert(r);
+        for (int r = 150 - cases[c].window; r < 150; ++r) expected.insert(r);
+        for (int i = 0; i < rows - sink - cases[c].window; ++i)
+          expected.insert(middle[static_cast<std::size_t>(i)].second);
+        const auto positions = cache.layer(l).evictor().positions();
+        ASSERT_EQ(positions.shape(2), rows);
+        EXPECT_EQ(std::set<int>(positions.row(0, h), positions.row(0, h) + rows), expected)
+            << cases[c].options << " " << l << " " << h;
+      }
+  }
+}
+
+TEST(Replay, IsRefusedWhereNothingIsReadAgain) {
+  evaluate::CommonOptions o = options();
+  o.policies = {"replay"};
+  EXPECT_REFUSED_WITH("policy = 'replay', allowed: another where no prompt is read --once", Common(o, "test"));
+  o.once = true;
+  const Common once(o, "test");
+  EXPECT_REFUSED_WITH("policy = 'replay'", once.sequences({1}, 150, 170));
+  o.policies = {"replay:weights=" + weights};
+  EXPECT_REFUSED_WITH("none of replay", Common(o, "test"));
+}
+
+TEST(Models, AreTogetherPolicyByPolicy) {
+  const TemporaryFolder folder;
+  std::string novel;
+  for (int i = 0; i < 60; ++i) novel += "The men of the ship number " + std::to_string(i) + " went on shore. ";
+  evaluate::CommonOptions common = options();
+  common.policies = {"streaming", "calibrated:window=0.1", "replay"};
+  evaluate::ModelsOptions o;
+  o.models = {common.model, common.model};
+  o.calibrations = {weights, "none"};
+  o.tasks = {"once", "stream"};
+  o.facts.text = folder.write("novel.txt", novel);
+  o.facts.facts = 3;
+  o.tokens = {80, 100};
+  o.sets = 2;
+  evaluate::Models page(common, "test", o);
+  const std::vector<evaluate::Table> tables = page.run();
+  ASSERT_EQ(tables.size(), 4u) << "a task and model each";
+  ASSERT_EQ(page.summaries().size(), 4u) << "a task and column each";
+  for (std::size_t s = 0; s < 4; ++s) {
+    const evaluate::Table& all = page.summaries()[s];
+    const std::vector<std::string> rows =
+        s < 2 ? common.policies : std::vector<std::string>{"streaming", "calibrated:window=0.1"};
+    ASSERT_EQ(all.columns.size(), 5u);
+    EXPECT_EQ(all.columns[4].name, "buzz-tiny-q8_0 30%");
+    ASSERT_EQ(all.rows.size(), rows.size());
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      EXPECT_EQ(all.rows[r][0].text, rows[r]);
+      for (std::size_t c = 0; c < 4; ++c) {
+        const evaluate::Cell& cell = all.rows[r][c + 1];
+        const evaluate::Table& one = tables[s / 2 * 2 + c / 2];
+        const std::size_t figure = one.column(s % 2 == 0 ? "kept of full's right" : "log-likelihood - full");
+        bool found = false;
+        for (const auto& row : one.rows) {
+          const std::string policy = row[0].text.substr(0, row[0].text.find(",weights"));
+          if (policy != rows[r] || row[1].text != common.budgets[c % 2]) continue;
+          found = true;
+          EXPECT_EQ(cell.kind, row[figure].kind);
+          EXPECT_EQ(cell.number.value, row[figure].number.value);
+          EXPECT_EQ(cell.number.low, row[figure].number.low);
+        }
+        if (!found) {
+          EXPECT_EQ(cell.kind, evaluate::Cell::Kind::text);
+        }
+        EXPECT_EQ(found, r != 1 || c < 2) << "the second model has no weights";
+      }
+    }
+  }
+  EXPECT_NE(tables[0].title, tables[1].title) << "they have tokens of their own";
+  EXPECT_NE(page.html().find("<polyline"), std::string::npos);
+}
+
+TEST(Models, RefuseListsThatDoNotGoTogether) {
+  evaluate::ModelsOptions o;
+  const auto made = [&] { evaluate::Models(options(), "test", o); };
+  EXPECT_REFUSED_WITH("models = none", made());
+  o.models = {options().model, options().model};
+  o.calibrations = {weights};
+  EXPECT_REFUSED_WITH("calibrations = 1, allowed: 2, one a model", made());
+  o.calibrations = {};
+  o.tokens = {1, 2, 3};
+  EXPECT_REFUSED_WITH("tokens = 3, allowed: 2", made());
+  o.tokens = {5};
+  o.tasks = {"best"};
+  EXPECT_REFUSED_WITH("task = 'best', allowed: once, stream, pairs, needle, perplexity", made());
+  o.tasks = {};
+  EXPECT_REFUSED_WITH("tasks = none", made());
+}
+
+TEST(HeatMaps, AreOneAPolicyAndBudget) {
+  const evaluate::Table t{"Needle",
+                          "",
+                          {{"policy"}, {"budget"}, {"length"}, {"0%", 2}, {"100%", 2}},
+                          {{"a", "20%", 64, 0.25, 1.0}, {"a", "20%", 96, 0.5, 0.0}, {"a", "10%", 64, 0.75, 1.0}}};
+  evaluate::Page page("t");
+  evaluate::show_heat_maps(page, t);
+  const std::string text = page.text();
+  std::size_t maps = 0;
+  for (std::size_t at = 0; (at = text.find("<figure>", at)) != std::string::npos; ++at) ++maps;
+  EXPECT_EQ(maps, 2u);
+  for (const char* part : {">64<", ">96<", ">0%<", ">100%<", ">0.25<", ">0.50<", ">0.75<"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
 TEST(Ask, IsRightWhereGreedyDecodingIs) {

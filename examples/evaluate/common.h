@@ -23,8 +23,10 @@ namespace evaluate {
 
 using nlohmann::json;
 
-/// A policy's cache, by its text. Errors: what sized_policy() refuses, or the cache.
+/// A policy's cache, by its text. Errors: what sized_policy() refuses, or the cache; replay.
 inline std::unique_ptr<Cache> make_policy(const Config& config, const std::string& spec, const Sizes& sizes) {
+  if (is_replay(spec))
+    fail("policy", printable(spec), "another where no prompt is read --once, since replay reads it again");
   return std::make_unique<tiny_llama::CacheOf<float>>(config, sized_policy(spec, sizes), sizes.positions,
                                                       sizes.max_chunk);
 }
@@ -206,17 +208,26 @@ class Common {
  private:
   Sequences read_once(const Members& members, const Tokens& prompt, int more) const {
     const int whole = static_cast<int>(prompt.size());
-    const auto follower = [&](const Contender& c) {
+    const auto sizes_of = [&](const Contender& c) {
       Sizes sizes = this->sizes(c, whole, whole + more);
       sizes.counted = 1;
       sizes.max_chunk = c.is_full() ? o_.chunk : whole;  // so that there is room for all of it
-      return std::make_unique<Follower>(config(), sized_policy(c.policy, sizes), sizes.positions, sizes.max_chunk);
+      return sizes;
+    };
+    const auto follower = [&](const Contender& c) {
+      const Sizes sizes = sizes_of(c);
+      const buzz::Policy policy =
+          is_replay(c.policy) ? Replayed(c.policy, sizes).policy : sized_policy(c.policy, sizes);
+      return std::make_unique<Follower>(config(), policy, sizes.positions, sizes.max_chunk);
     };
     Led::Followers followers;
+    std::vector<std::pair<Follower*, Replayed>> replayed;
     std::vector<int> rows;
     for (std::size_t c : members) {
       followers.push_back(follower(contenders_[c]));
       rows.push_back(contenders_[c].budget.of(whole));
+      if (is_replay(contenders_[c].policy))
+        replayed.emplace_back(followers.back().get(), Replayed(contenders_[c].policy, sizes_of(contenders_[c])));
     }
     auto led = std::make_unique<Led>(config(), follower(contenders_[0]), std::move(followers));
     Led& all = *led;
@@ -224,6 +235,10 @@ class Common {
     one.push_back(std::move(led));
     Sequences reading(*model_, std::move(one));
     reading.read(prompt);
+    if (!replayed.empty()) {
+      const calibrate::Replay again = calibrate::replay(model(), prompt);
+      for (const auto& [to, scores] : replayed) to->give(scores, again);
+    }
     return Sequences(reading, all.cut(rows));
   }
 
@@ -233,7 +248,10 @@ class Common {
     sizes.budget = o_.chunk + 1000;
     sizes.counted = sizes.max_chunk = o_.chunk;
     sizes.tokens = 1;
-    make_policy(config(), policy, sizes);
+    if (is_replay(policy) && o_.once)
+      Replayed(policy, sizes);
+    else
+      make_policy(config(), policy, sizes);
   }
 
   void contend() {

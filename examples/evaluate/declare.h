@@ -7,6 +7,7 @@
 #include "evaluate/agreement.h"
 #include "evaluate/facts.h"
 #include "evaluate/html_report.h"
+#include "evaluate/models.h"
 #include "evaluate/needle.h"
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
@@ -15,10 +16,13 @@
 namespace evaluate {
 
 inline void declare_common(CLI::App& task, CommonOptions& o) {
-  task.add_option("--model", o.model, "A GGUF file, of the llama or gemma3 architecture")->capture_default_str();
+  if (task.get_option_no_throw("--models") == nullptr)
+    task.add_option("--model", o.model, "A GGUF file, of the llama or gemma3 architecture")->capture_default_str();
   task.add_option(
       "--policies", o.policies,
-      "Beside full; each a name, or name:option=value,option=value:" + tiny_llama::lines_of(tiny_llama::policies()));
+      "Beside full; each a name, or name:option=value,option=value:" + tiny_llama::lines_of(tiny_llama::policies()) +
+          "\n  replay: with --once alone, and calibrated's options but weights: what reading the prompt again tells to "
+          "keep");
   task.add_option("--budgets", o.budgets, "Rows, as 256, or shares of the full cache's, as 40%")->capture_default_str();
   task.add_option("--chunk", o.chunk, "Tokens read at a time")->capture_default_str();
   task.add_flag("--once", o.once,
@@ -67,15 +71,19 @@ inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, MadeUpOptions& made
   return task;
 }
 
+inline void declare_facts(CLI::App& task, FactsOptions& facts) {
+  task.add_option("--text", facts.text, "A text file whose sentences stand between the facts; none: templates");
+  task.add_option("--from", facts.from, "The part of the file that is used: from this share of it")
+      ->capture_default_str();
+  task.add_option("--to", facts.to, "to this one")->capture_default_str();
+  task.add_option("--facts", facts.facts, "Told in each set, and asked for")->capture_default_str();
+}
+
 inline CLI::App* declare(CLI::App& app, QuestionsOptions& o, FactsOptions& facts) {
   CLI::App* task = app.add_subcommand("facts", "Made-up facts told in a text, and asked for by their beginnings");
   o.sets = 7;
   declare_sets(*task, o);
-  task->add_option("--text", facts.text, "A text file whose sentences stand between the facts; none: templates");
-  task->add_option("--from", facts.from, "The part of the file that is used: from this share of it")
-      ->capture_default_str();
-  task->add_option("--to", facts.to, "to this one")->capture_default_str();
-  task->add_option("--facts", facts.facts, "Told in each set, and asked for")->capture_default_str();
+  declare_facts(*task, facts);
   task->add_option("--tokens", facts.tokens, "Of a set, about")->capture_default_str();
   return task;
 }
@@ -121,6 +129,21 @@ inline CLI::App* declare(CLI::App& app, ReportOptions& o) {
   task->add_option("--out", o.out, "The HTML file")->capture_default_str();
   task->add_option("--text", o.texts,
                    "Text files to read too, in place of made-up documents where running text is read");
+  return task;
+}
+
+inline CLI::App* declare(CLI::App& app, ModelsOptions& o) {
+  CLI::App* task = app.add_subcommand("models", "Several models, task by task, on one page with plots");
+  task->add_option("--models", o.models, "GGUF files, of the llama or gemma3 architecture")->required();
+  task->add_option("--calibrations", o.calibrations,
+                   "What buzz-calibrate made of each, for calibrated; none: that model goes without");
+  task->add_option("--tasks", o.tasks, "Of once, stream (facts), pairs, needle, perplexity")->capture_default_str();
+  task->add_option("--sets", o.sets, "Sets of facts, and of pairs")->capture_default_str();
+  declare_facts(*task, o.facts);
+  task->get_option("--text")->required();
+  task->add_option("--tokens", o.tokens, "Of a set of facts, about: of all models, or of each")->capture_default_str();
+  task->add_option("--pieces", o.pieces, "Of the text, for perplexity")->capture_default_str();
+  task->add_option("--out", o.out, "The HTML file")->capture_default_str();
   return task;
 }
 

@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   NeedleOptions needle;
   AgreementOptions agreement;
   ReportOptions report;
+  ModelsOptions models;
   using Run = std::function<std::vector<Table>(const Common&)>;
   const std::vector<std::pair<CLI::App*, Run>> tasks = {
       {declare(app, perplexity),
@@ -84,8 +85,18 @@ int main(int argc, char** argv) {
        }},
   };
   for (const auto& [task, run] : tasks) declare_common(*task, common);
+  CLI::App* const several = declare(app, models);
+  declare_common(*several, common);
   return tiny_llama::run_program(app, argc, argv, [&] {
+    const std::string built = __DATE__ " " __TIME__;
     for (const auto& [task, run] : tasks)
-      if (task->parsed()) publish(common, run(Common(common, __DATE__ " " __TIME__)));
+      if (task->parsed()) publish(common, run(Common(common, built)));
+    if (!several->parsed()) return;
+    if (several->count("--policies") == 0) common.policies = models_policies();
+    if (several->count("--budgets") == 0) common.budgets = {"40%", "20%", "10%"};
+    Models page(common, built, models);
+    publish(common, page.run());
+    for (const Table& t : page.summaries()) std::printf("%s\n", t.as_text().c_str());
+    write("out", models.out, page.html());
   });
 }

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "evaluate/agreement.h"
-#include "evaluate/html.h"
-#include "evaluate/needle.h"
+#include "evaluate/heat_maps.h"
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
 
@@ -124,21 +123,7 @@ class Report {
     o.trials = of(3, 10);
     if (o_.quick) o.lengths = {256, 768};
     const std::vector<Table> tables = Needle(common_.with_budgets({"20%"}), o).run();
-    std::vector<std::string> columns, rows;
-    for (double d : o.depths) columns.push_back(tiny_llama::fixed(d, 0) + "%");
-    for (int l : o.lengths) rows.push_back(std::to_string(l));
-    page_.begin_row();
-    for (std::size_t first = 0; first < tables[0].rows.size(); first += rows.size()) {
-      std::vector<std::vector<double>> values;
-      for (std::size_t r = first; r < first + rows.size(); ++r) {
-        values.emplace_back();
-        for (std::size_t c = tables[0].columns.size() - columns.size(); c < tables[0].columns.size(); ++c)
-          values.back().push_back(tables[0].rows[r][c].number.value);
-      }
-      const std::string name = tables[0].rows[first][0].text;
-      page_.plot(name, heat_map("Right answers of " + name + " by length and depth", rows, columns, values));
-    }
-    page_.end_row();
+    show_heat_maps(page_, tables[0]);
     show(tables);
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "evaluate/batch.h"
+#include "evaluate/replayed.h"
 #include "tiny_llama/cache.h"
 
 namespace evaluate {
@@ -32,12 +33,22 @@ class Follower final : public tiny_llama::CacheOf<float> {
       own.observe(q);
     }
   }
+  /// The user's scores of all rows, for a policy of such, which the prompt's second reading makes.
+  void give(const Replayed& replayed, const calibrate::Replay& read) {
+    for (int i = 0; i < layers(); ++i) {
+      if (cache_.layer(i).is_sliding()) continue;
+      const calibrate::Matrix scores = replayed.scores(read.attention[static_cast<std::size_t>(i)]);
+      cache_.layer(i).give(
+          buzz::View<const float>(scores.data(), 1, static_cast<int>(scores.rows()), static_cast<int>(scores.cols())));
+    }
+  }
   /// Takes the sliding layers, which are every policy's, from the leader, and evicts in the others, to `rows` rows.
   void cut(const Follower& leader, int rows) {
     for (int i = 0; i < layers(); ++i)
       if (cache_.layer(i).is_sliding()) cache_.layer(i) = leader.cache_.layer(i).fork();
     cache_.evict_to(rows);
   }
+  const buzz::ModelCache<float>& cache() const { return cache_; }
 
  private:
   Follower(const Follower&) = default;

@@ -1,0 +1,38 @@
+// replay: what `calibrated` would keep if its weights foretold without a fault, since the prompt is read again.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "calibrate/calibrate.h"
+#include "evaluate/sized_policy.h"
+
+namespace evaluate {
+
+/// No policy of the library but a reference, of what can be known of a prompt without its question.
+inline bool is_replay(const std::string& spec) { return spec.substr(0, spec.find(':')) == "replay"; }
+
+/// What calibrated's weights estimate, known of a prompt.
+struct Replayed {
+  buzz::Policy policy;  // of user's scores
+  double power;         // that makes them of attention
+
+  /// spec: replay, and options of calibrated's but its weights. Errors: as sized_policy().
+  Replayed(const std::string& spec, const Sizes& sizes)
+      : policy(sized_policy("calibrated" + spec.substr(std::string("replay").size()), sizes)),
+        power(static_cast<double>(policy.score.calibrated.power)) {
+    if (policy.score.calibrated.weights != nullptr)
+      fail("weights", printable(spec), "none of replay, which reads again");
+    policy.name = "replay";
+    policy.score = buzz::user_score();
+  }
+
+  /// The scores of a layer's rows, of their attention: both [kv_heads, tokens].
+  calibrate::Matrix scores(const calibrate::Matrix& attention) const {
+    calibrate::Matrix scores = (attention.array() + calibrate::least_attention).log();
+    if (power > 0) scores = (scores.array() * static_cast<float>(power)).exp();
+    return scores;
+  }
+};
+
+}  // namespace evaluate
