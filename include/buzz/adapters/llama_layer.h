@@ -51,7 +51,8 @@ struct LlamaTensor {
 /// One attention layer as llama.cpp's graph shows it.
 struct LlamaLayer {
   int index = 0;                  ///< in the model
-  LlamaTensor keys, values;       ///< its part of the cache
+  LlamaTensor keys;               ///< its part of the cache
+  LlamaTensor values;             ///< the same
   int kv_heads = 0;               ///< of keys and values
   const void* cells = nullptr;    ///< which input says where tokens go: window layers have one of their own
   bool slides = false;            ///< does it keep its last positions alone, by itself?
