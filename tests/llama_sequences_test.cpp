@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <sstream>
 
 #include "buzz/adapters/llama.h"
 #include "buzz/policy_list.h"
@@ -88,7 +89,8 @@ struct Slots {
 std::vector<buzz::Policy> policies() {
   return {buzz::policy("key_outliers:window=8,heavy=8,threshold=14"),
           buzz::policy("heavy_hitter:window=4,heavy=6,threshold=9"), buzz::policy("tova:heavy=15"),
-          buzz::policy("leverage:window=6,heavy=5,threshold=9"), buzz::policy("streaming:sink=2,window=20,threshold=8")};
+          buzz::policy("leverage:window=6,heavy=5,threshold=9"),
+          buzz::policy("streaming:sink=2,window=20,threshold=8")};
 }
 
 /// Orders of tokens: prompts of some beside single tokens of others, shuffled.
@@ -271,6 +273,58 @@ TEST(LlamaSequences, NeedsRoomForAllOrForEach) {
     context.n_ctx += 2;
     eviction.begin(&context);
   }
+}
+
+TEST(LlamaSequences, ASavedOneGoesOnAsIfNothingHadBeen) {
+  for (const buzz::Policy& policy : policies())
+    for (buzz::LlamaPositions positions : {buzz::LlamaPositions::kept, buzz::LlamaPositions::closed}) {
+      Slots slots({policy}, true, positions), loaded({policy}, true, positions);
+      for (int i = 0; i < 23; ++i) slots.decode({0, 0, 0, 0});
+      std::stringstream file;
+      slots.eviction.save(file);
+      loaded.decode({0});  // which is forgotten
+      loaded.eviction.load(file);
+      loaded.read = slots.read;
+      loaded.expect_in_step();
+      for (int i = 0; i < 40; ++i) {
+        slots.decode({0, 0, 0});
+        loaded.decode({0, 0, 0});
+        loaded.expect_in_step();
+        ASSERT_EQ(list(loaded.eviction.positions()), list(slots.eviction.positions()));
+        ASSERT_EQ(list(loaded.eviction.evictor().scores(0)), list(slots.eviction.evictor().scores(0)));
+      }
+    }
+}
+
+TEST(LlamaSequences, ADamagedOrStrangeFileChangesNothing) {
+  const std::vector<buzz::Policy> all = policies();
+  Slots slots({all[0]}, true), empty({all[0]}, true), other({all[1]}, true), two({all[0], all[0]}, true);
+  std::stringstream none;
+  empty.eviction.save(none);
+  slots.decode({0, 0, 0, 0});
+  std::stringstream file;
+  slots.eviction.save(file);
+  const std::string bytes = file.str();
+  const auto expect_kept = [&](const std::string& text) {
+    std::istringstream in(text);
+    EXPECT_THROW(slots.eviction.load(in), buzz::FileError);
+    slots.expect_in_step();
+    EXPECT_EQ(slots.eviction.rows(), 4);
+  };
+  for (std::size_t size = 0; size < bytes.size(); size += 29) expect_kept(bytes.substr(0, size));
+  for (std::size_t at = 0; at < bytes.size(); at += 13) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 64);
+    expect_kept(damaged);
+  }
+  std::istringstream in(bytes), again(bytes);
+  EXPECT_THROW(other.eviction.load(in), buzz::FileError);
+  expect_refused("sequences", [&] { two.eviction.load(again); });
+  slots.eviction.load(none);
+  EXPECT_EQ(slots.eviction.rows(), 0);
+  EXPECT_EQ(slots.context.used(), 0);
+  slots.read = {0};
+  slots.decode({0, 0});
 }
 
 }  // namespace

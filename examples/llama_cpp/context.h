@@ -7,12 +7,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "buzz/error.h"
+#include "buzz/policy_list.h"
 
 namespace llama_cpp {
 
@@ -59,7 +60,7 @@ inline std::vector<llama_token> tokens(const Model& model, const std::string& te
   return ids;
 }
 
-/// Tokens at the positions from `first` on, with the logits of all. Valid until the next call.
+/// Tokens at the positions from `first` on, with the logits of all, or of the last alone. Valid until the next call.
 class Batch {
  public:
   explicit Batch(int most) : batch_(llama_batch_init(most, 0, 1)) {}
@@ -67,14 +68,14 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  const llama_batch& of(const llama_token* ids, int count, int first) {
+  const llama_batch& of(const llama_token* ids, int count, int first, bool all_logits = true) {
     batch_.n_tokens = count;
     for (int i = 0; i < count; ++i) {
       batch_.token[i] = ids[i];
       batch_.pos[i] = first + i;
       batch_.n_seq_id[i] = 1;
       batch_.seq_id[i][0] = 0;
-      batch_.logits[i] = 1;
+      batch_.logits[i] = all_logits || i + 1 == count;
     }
     return batch_;
   }
@@ -82,6 +83,28 @@ class Batch {
  private:
   llama_batch batch_;
 };
+
+/// A policy of the text that takes `rows` rows in calls of `chunk` tokens, where the text says no other sizes. It
+/// evicts an eighth of what it chooses from at once: an eviction reads all rows, so that one for each token would cost
+/// more than the token.
+inline buzz::Policy policy(const std::string& text, int rows, int chunk) {
+  buzz::Policy policy = buzz::policy(text + (text.find(':') == std::string::npos ? ":" : ",") +
+                                     "rows=" + std::to_string(rows) + ",max_chunk=" + std::to_string(chunk));
+  int heavy = 0, threshold = 0;
+  for (const buzz::OptionInfo& o : buzz::options_of(policy)) {
+    if (o.name == "heavy") heavy = std::stoi(o.value);
+    if (o.name == "threshold") threshold = std::stoi(o.value);
+  }
+  if (heavy > 1 && heavy == threshold) buzz::set_option(policy, "heavy", std::to_string(heavy - (heavy + 7) / 8));
+  return policy;
+}
+
+/// Memory that the process has; 0 where nobody says it.
+inline std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t whole = 0, resident = 0;
+  return statm >> whole >> resident ? resident * 4096 : 0;
+}
 
 /// In nats. logits: [vocab].
 inline double negative_log_likelihood(const float* logits, int vocab, llama_token token) {

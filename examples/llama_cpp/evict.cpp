@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace {
 
 struct Arguments {
   std::string model, text, policy = "heavy_hitter", positions = "kept";
-  int tokens = 4000, rows = 440, chunk = 32, compact_every = 0, threads = 0;
+  int tokens = 4000, rows = 440, chunk = 32, compact_every = 0, threads = 0, measured = 0;
 };
 
 void declare(CLI::App& app, Arguments& a) {
@@ -36,6 +37,8 @@ void declare(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--compact-every", a.compact_every, "Calls between round trips of the state; 0: none")
       ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--cost", a.measured, "Measure instead what so many tokens cost in a full context of --rows")
+      ->check(CLI::Range(1, 1 << 20));
   app.add_option("--threads", a.threads, "Threads of llama.cpp; 0: as many as there are cores");
 }
 
@@ -78,15 +81,9 @@ Line plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, c
   return line;
 }
 
-/// With the sizes that take all of the rows, where the text says no others.
-buzz::Policy policy_of(const Arguments& a) {
-  const char* const more = a.policy.find(':') == std::string::npos ? ":" : ",";
-  return buzz::policy(a.policy + more + "rows=" + std::to_string(a.rows) + ",max_chunk=" + std::to_string(a.chunk));
-}
-
 Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
   const auto positions = a.positions == "closed" ? buzz::LlamaPositions::closed : buzz::LlamaPositions::kept;
-  buzz::LlamaEviction<llama_context> eviction(policy_of(a), a.chunk, positions);
+  buzz::LlamaEviction<llama_context> eviction(llama_cpp::policy(a.policy, a.rows, a.chunk), a.chunk, positions);
   llama_context_params params = llama_cpp::params(a.rows, a.chunk, a.threads);
   eviction.attach(params);
   const llama_cpp::Context context = llama_cpp::make(model, params);
@@ -112,10 +109,56 @@ Line evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids
   return line;
 }
 
+/// Milliseconds of processor time that f() takes.
+template <class F>
+double processor_ms(F&& f) {
+  const std::clock_t begin = std::clock();
+  f();
+  return 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+/// What a token costs in a full context, beside one that is as full without us: token about token in one run. The other
+/// removes its newest token again each time.
+void measure(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+  buzz::LlamaEviction<llama_context> eviction(llama_cpp::policy(a.policy, a.rows, a.chunk), a.chunk);
+  llama_context_params params = llama_cpp::params(a.rows, a.chunk, a.threads);
+  const llama_cpp::Context alone = llama_cpp::make(model, params);
+  eviction.attach(params);
+  const llama_cpp::Context context = llama_cpp::make(model, params);
+  eviction.begin(context.get());
+  const int cells = static_cast<int>(llama_n_ctx(alone.get())), full = cells - 1;
+  llama_cpp::Batch batch(a.chunk);
+  const auto token = [&](int i) { return ids[static_cast<std::size_t>(i) % ids.size()]; };
+  for (int at = 0; at < full; at += a.chunk) {
+    std::vector<llama_token> some;
+    for (int i = at; i < std::min(full, at + a.chunk); ++i) some.push_back(token(i));
+    const int n = static_cast<int>(some.size());
+    buzz::require_equal("llama_decode", llama_decode(alone.get(), batch.of(some.data(), n, at, false)), 0, "success");
+    eviction.evict();
+    buzz::require_equal("llama_decode", eviction.decode(batch.of(some.data(), n, eviction.next_position(), false)), 0,
+                        "success");
+  }
+  const long long evictions = eviction.report().evictions;
+  double with = 0, without = 0, choosing = 0;
+  for (int i = 0; i < a.measured; ++i) {
+    const llama_token one = token(full + i);
+    without += processor_ms([&] { llama_decode(alone.get(), batch.of(&one, 1, full, false)); });
+    llama_memory_seq_rm(llama_get_memory(alone.get()), 0, full, -1);
+    const double evicting = processor_ms([&] { eviction.evict(); });
+    choosing += evicting;
+    with += evicting + processor_ms([&] { eviction.decode(batch.of(&one, 1, eviction.next_position(), false)); });
+  }
+  const long long evicted = eviction.report().evictions - evictions;
+  std::printf("%d tokens in %d cells: %.3f ms a token without, %.3f with (%+.2f%%); %lld evictions, %.1f ms each\n",
+              a.measured, cells, without / a.measured, with / a.measured, 100 * (with / without - 1), evicted,
+              evicted > 0 ? choosing / static_cast<double>(evicted) : 0.);
+}
+
 void run(const Arguments& a) {
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   const llama_cpp::Model model = llama_cpp::load(a.model);
   const std::vector<llama_token> ids = llama_cpp::tokens(model, tiny_llama::read_text(a.text), a.tokens);
+  if (a.measured > 0) return measure(model, ids, a);
   const Line with = evicting(model, ids, a), without = plain(model, ids, a);
   std::printf("%-14s %8s %8s %8s %10s %9s\n", "eviction", "tokens", "rows", "cells", "MiB used", "mean nll");
   for (const Line& line : {without, with})

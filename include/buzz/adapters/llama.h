@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <istream>
 #include <numeric>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -14,17 +16,6 @@
 
 namespace buzz {
 
-/// What a LlamaEviction has done so far.
-struct LlamaReport {
-  long long tokens = 0;       ///< decoded
-  long long failed = 0;       ///< calls of llama_decode() that were
-  long long evictions = 0;    ///< each of them:
-  long long rows = 0;         ///<   rows evicted
-  long long removals = 0;     ///<   ranges of positions that held them
-  long long shifts = 0;       ///<   runs of rows whose positions were closed
-  long long compactions = 0;  ///< state round trips
-};
-
 /// Evicts from a running llama.cpp context through its public API. There a row is a cell, one token over all layers and
 /// heads, so that a sequence has one list of rows, whatever its policy's sharing:
 ///
@@ -33,17 +24,15 @@ struct LlamaReport {
 ///     eviction.begin(llama_init_from_model(model, params));       // the context stays its owner's
 ///     eviction.decode(batch);                                     // in place of llama_decode(context, batch)
 ///
-/// A call of decode() evicts first where it has to, so that the call fits a context of capacity() cells, for ever.
-/// Tokens sit at the next position of their sequence, as llama_batch_get_one() has them; a batch may hold tokens of
-/// several sequences, each of which has a policy and a bound of its own.
+/// decode() evicts first where it has to, so that a context of capacity() cells goes on for ever. A batch may hold
+/// tokens of several sequences, each with a policy and a bound of its own, at the next positions of theirs.
 ///
 /// A policy that looks at keys and values reads them out of the cache when an eviction should be, of any type and with
 /// flash attention as it is. One that looks at attention needs flash attention off, and reads every call's: it costs
-/// what flash attention gains, and up to 4% more. A model's window layers (Gemma 3) keep their newest rows by
-/// themselves: scores are those of the others.
+/// what flash attention gains, and up to 4% more. A model's window layers (Gemma 3) keep their newest rows themselves.
 ///
-/// Context is llama_context. Its functions are found by their arguments: llama.h is not included here. Neither copied
-/// nor moved, since the callback points to it.
+/// Context is llama_context; its functions are found by their arguments. Neither copied nor moved: the callback knows
+/// it.
 template <class Context>
 class LlamaEviction {
  public:
@@ -94,7 +83,7 @@ class LlamaEviction {
   void begin(Context* context) {
     std::vector<LlamaSequence> made = newly_made();
     require_llama_context(context, made, max_chunk_, closes_);
-    RestoreUnlessDone restore{graph_, graph_};
+    RestoreLlamaGraph restore{graph_, graph_};
     if (sees() && !attached_) fail("cb_eval", "none", "the one that attach() sets, before the context is made");
     if (attached_) graph_.look(context, sees());
     for (LlamaSequence& s : made) s.begin(graph_.layers(), closes_, most_slices());
@@ -146,10 +135,10 @@ class LlamaEviction {
     calls_ = true;
   }
 
-  /// `result` is what llama_decode() returned. If it is 0, the policy learns of the tokens and of what they attended
-  /// to. If not, what the call may have stored is removed, and all is as before it. Errors, with the call's tokens
-  /// removed too: CacheFull: llama.cpp had no cells left (1), since somebody else has some; a node that the graph does
-  /// not have, tokens at other positions than the next, a cell that is taken. O(slices * n_ctx).
+  /// `result` is what llama_decode() returned. If it is 0, the policies learn of the tokens and of what they attended
+  /// to; if not, what the call may have stored is removed, and all is as before it. Errors, with its tokens removed
+  /// too: CacheFull: llama.cpp had no cells left (1), since somebody else has some; a node that is not as expected,
+  /// tokens at other positions than the next, a cell that is taken. O(slices * n_ctx).
   void after_decode(int result) {
     if (result == 0) require_equal("calls begun", calls_ ? 1 : 0, 1, "by before_decode()");
     const bool called = calls_;
@@ -177,9 +166,9 @@ class LlamaEviction {
     report_.tokens += graph_.tokens().size();
   }
 
-  /// Evicts from all sequences where it should; returns whether it did. All removals come first, neighbours as one
-  /// range, then one bounded shift for each run of rows that moves. Errors: the memory cannot give up part of a
-  /// sequence; a call is under way, from before_decode() to after_decode(). O(n_ctx) for each of them, in llama.cpp.
+  /// Evicts from all sequences where it should; returns whether it did. Removals come first, neighbours as one range,
+  /// then one bounded shift for each run of rows that moves. Errors: the memory cannot give up part of a sequence; a
+  /// call is under way. O(n_ctx) for each of them, in llama.cpp.
   bool evict() {
     require_no_call();
     bool any = false;
@@ -187,8 +176,8 @@ class LlamaEviction {
     return any;
   }
 
-  /// Sequence `to`, which has to be empty, begins with all that `from` has, and goes on with its policy and its bound.
-  /// Where sequences share their cells, no memory is copied: evicting from one leaves the other's. Errors: a call is
+  /// Sequence `to`, which has to be empty, begins with all that `from` has, its policy and its bound too. Where
+  /// sequences share their cells, no memory is copied, and evicting from one leaves the other's. Errors: a call is
   /// under way; no such sequence; rows in `to`; a larger capacity than its own; closed positions where cells are
   /// shared.
   void copy(int from, int to) {
@@ -216,25 +205,44 @@ class LlamaEviction {
     at(s) = std::move(made);
   }
 
-  /// Moves the rows into the first cells, by a round trip of the sequence's state: the columns that a decode computes
-  /// end at the highest used cell. Errors: several sequences; a call is under way; an eviction closed positions, and no
-  /// decode has rotated the keys since; llama.cpp does not take its state back (the context is then empty, and reset()
-  /// is what remains). Allocates the state's bytes at the first time. O(state).
+  /// Moves the rows into the first cells, by a round trip of the sequence's state: a decode computes as many columns as
+  /// the highest used cell. Errors: several sequences; a call is under way; positions are closed, and no decode has
+  /// rotated the keys since; llama.cpp does not take its state back: then reset(). Allocates at first. O(state).
   void compact() {
-    require_no_call();
-    require_equal("sequences", sequences(), 1, "of which one state is made");
+    require_alone();
     if (at(0).shifting()) fail("compact", "after closing positions", "after the decode that rotates the keys");
     if (rows() == 0) return;
-    state_.resize(llama_state_seq_get_size(context_, 0));
-    const std::size_t size = llama_state_seq_get_data(context_, state_.data(), state_.size(), 0);
-    if (size == 0) fail("llama_state_seq_get_data", "0", "the state's bytes");
-    llama_memory_clear(memory(), false);  // not seq_rm, after which the search for cells goes on where it was
-    if (llama_state_seq_set_data(context_, state_.data(), size, 0) == 0)
-      fail("llama_state_seq_set_data", "0", "the state's bytes");
+    get_llama_state(context_, state_);
+    set_llama_state(context_, state_);
     ++report_.compactions;
     if (!sees()) return;
     const std::int32_t* order = cells_.compact();
     at(0).renumber([&](std::int32_t cell) { return order[cell]; });
+  }
+
+  /// Writes a sequence that is alone: its state and its policy's. It is compacted. Errors: no begin(), compact()'s, the
+  /// stream's. O(state).
+  void save(std::ostream& out) {
+    require_begun();
+    compact();
+    if (rows() == 0) state_.clear();
+    Writer writer(out, "BUZL");
+    LlamaSequence::archive(at(0), writer, state_);
+    writer.finish();
+  }
+  /// Goes on as the one that was saved, with the same model and policy. Errors: no begin(), several sequences;
+  /// FileError: another policy or size, damage. All is then as it was, but where llama.cpp does not take the state.
+  void load(std::istream& in) {
+    require_begun();
+    require_alone();
+    Reader reader(in, "BUZL");
+    LlamaSequence loaded = at(0);
+    LlamaSequence::archive(loaded, reader, state_);
+    reader.finish();
+    reset();
+    set_llama_state(context_, state_);
+    at(0) = std::move(loaded);
+    for (std::int32_t cell : cells()) cells_.hold(0, cell);
   }
 
   /// Empties context and policies. Errors: no begin().
@@ -262,14 +270,12 @@ class LlamaEviction {
   int sequences() const { return static_cast<int>(sequences_.size()); }  ///< that there may be
   /// One of them, to read. Errors: no such one.
   const LlamaSequence& sequence(int s = 0) const {
-    require_range("sequence", s, 0, sequences() - 1);
-    return sequences_[index(s)];
+    return (require_range("sequence", s, 0, sequences() - 1), sequences_[index(s)]);
   }
   const LlamaReport& report() const { return report_; }                       ///< since begin()
   int rows(int s = 0) const { return sequence(s).rows(); }                    ///< now
   int next_position(int s = 0) const { return sequence(s).next_position(); }  ///< see LlamaSequence
-  /// The policy at work in a layer, to read.
-  const Evictor& evictor(int s = 0) const { return sequence(s).evictor(); }
+  const Evictor& evictor(int s = 0) const { return sequence(s).evictor(); }   ///< the policy at work in a layer
   Span<const std::int32_t> positions(int s = 0) const { return sequence(s).positions(); }  ///< in the context, [rows]
   /// Each row's cell where a policy looks at something, [rows]; else empty.
   Span<const std::int32_t> cells(int s = 0) const { return {sequence(s).cells().data, sees() ? rows(s) : 0}; }
@@ -278,9 +284,8 @@ class LlamaEviction {
     return std::accumulate(sequences_.begin(), sequences_.end(), 0LL,
                            [](long long sum, const LlamaSequence& s) { return sum + s.capacity(); });
   }
-  /// The layers as the graph shows them, after begin(); none where attach() set no callback.
-  const std::vector<LlamaLayer>& layers() const { return graph_.layers(); }
-  std::size_t cache_bytes() const { return graph_.cache_bytes(); }  ///< of llama.cpp's cache, all those layers
+  const std::vector<LlamaLayer>& layers() const { return graph_.layers(); }  ///< none before begin(), or attach()
+  std::size_t cache_bytes() const { return graph_.cache_bytes(); }           ///< of llama.cpp's cache, all those layers
   /// Bytes allocated by the adapter.
   std::size_t bytes() const {
     std::size_t sum = graph_.bytes() + rows_.bytes() + cells_.bytes() + state_.size();
@@ -296,7 +301,6 @@ class LlamaEviction {
   LlamaSequence newly_made(int s) const { return {policies_[index(s)], max_chunk_}; }
   std::vector<LlamaSequence> newly_made() const {
     std::vector<LlamaSequence> made;
-    made.reserve(policies_.size());
     for (const Policy& policy : policies_) made.emplace_back(policy, max_chunk_);
     return made;
   }
@@ -309,6 +313,10 @@ class LlamaEviction {
   void require_begun() const {
     if (context_ == nullptr) fail("context", "none", "one given to begin()");
   }
+  void require_alone() const {
+    require_no_call();
+    require_equal("sequences", sequences(), 1, "one that is alone");
+  }
   void require_no_call() const {
     require_equal("calls begun", calls_ ? 1 : 0, 0, "none under way: after_decode() first");
   }
@@ -318,14 +326,6 @@ class LlamaEviction {
     calls_ = false;
     cells_.clear();
   }
-  struct RestoreUnlessDone {
-    LlamaGraph& graph;
-    LlamaGraph before;
-    bool done = false;
-    ~RestoreUnlessDone() {
-      if (!done) graph = std::move(before);
-    }
-  };
   int stream_of(int s) const { return graph_.streams() > 1 ? s : 0; }
   /// Rows [begin, end) of a sequence have their cells no longer.
   void release(int s, int begin, int end) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -12,6 +14,17 @@
 #endif
 
 namespace buzz {
+
+/// What a LlamaEviction has done so far.
+struct LlamaReport {
+  long long tokens = 0;       ///< decoded
+  long long failed = 0;       ///< calls of llama_decode() that were
+  long long evictions = 0;    ///< each of them:
+  long long rows = 0;         ///<   rows evicted
+  long long removals = 0;     ///<   ranges of positions that held them
+  long long shifts = 0;       ///<   runs of rows whose positions were closed
+  long long compactions = 0;  ///< state round trips
+};
 
 /// Do the sequences of a context share its cells (kv_unified)? Else each has as many of its own.
 template <class Context>
@@ -46,5 +59,23 @@ void require_llama_context(Context* context, const std::vector<LlamaSequence>& s
   for (int s = 0; s < count; ++s)
     require_equal("tokens in the context", llama_memory_seq_pos_max(memory, s) + 1LL, 0, "an empty one");
 }
+
+/// A sequence's part of llama.cpp's cache: as bytes, and out of them, into the first cells of an empty cache, in the
+/// order that they had. Errors: llama.cpp gives or takes none.
+/// @{
+template <class Context>
+void get_llama_state(Context* context, std::vector<std::uint8_t>& state) {
+  state.resize(llama_state_seq_get_size(context, 0));
+  const std::size_t size = llama_state_seq_get_data(context, state.data(), state.size(), 0);
+  if (size == 0) fail("llama_state_seq_get_data", "0", "the state's bytes");
+  state.resize(size);
+}
+template <class Context>
+void set_llama_state(Context* context, const std::vector<std::uint8_t>& state) {
+  llama_memory_clear(llama_get_memory(context), false);  // not seq_rm, after which the search for cells goes on
+  if (!state.empty() && llama_state_seq_set_data(context, state.data(), state.size(), 0) == 0)
+    fail("llama_state_seq_set_data", "0", "the state's bytes");
+}
+/// @}
 
 }  // namespace buzz

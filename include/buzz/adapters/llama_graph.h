@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "buzz/adapters/llama_layer.h"
@@ -167,6 +168,16 @@ class LlamaGraph {
   const char* error_ = nullptr;
   std::vector<std::int64_t> cells_;      // of a micro-batch
   std::vector<std::int32_t> positions_;  // the same
+};
+
+/// What a graph had learnt comes back, unless it is said that all is done.
+struct RestoreLlamaGraph {
+  LlamaGraph& graph;  ///< of which
+  LlamaGraph before;  ///< a copy
+  bool done = false;  ///< then it stays as it is
+  ~RestoreLlamaGraph() {
+    if (!done) graph = std::move(before);
+  }
 };
 
 }  // namespace buzz

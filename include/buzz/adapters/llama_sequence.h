@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "buzz/adapters/llama_probabilities.h"
 #include "buzz/adapters/llama_rows.h"
+#include "buzz/evictor_archive.h"
 #include "buzz/model_evictor.h"
 
 namespace buzz {
@@ -173,6 +175,27 @@ class LlamaSequence {
   void rotated() { shifting_ = false; }
   /// Are positions closed, and keys not rotated to them yet?
   bool shifting() const { return shifting_; }
+  /// Writes or reads it, its cells the first ones in some order, and llama.cpp's state. Errors: a Reader's.
+  template <class Self, class Archive>
+  static void archive(Self& self, Archive& a, std::vector<std::uint8_t>& state) {
+    a.same("evictors", static_cast<long long>(self.evictors_.size()));
+    for (auto& e : self.evictors_) Evictor::archive(e, a);
+    const int rows = self.rows();
+    a.array(self.positions_.data(), static_cast<std::size_t>(rows));
+    a.array(self.cells_.data(), static_cast<std::size_t>(rows));
+    int bytes = static_cast<int>((std::min)(state.size(), static_cast<std::size_t>((std::numeric_limits<int>::max)())));
+    require_equal("state's bytes", static_cast<long long>(state.size()), bytes, "what a file has room for");
+    a.number("state's bytes", bytes, 0, (std::numeric_limits<int>::max)());
+    state.resize(static_cast<std::size_t>(bytes));
+    a.array(state.data(), state.size());
+    for (int r = 0; r < rows; ++r) {
+      require_range<FileError>(
+          "cells", self.cells_[index(r)], 0,
+          self.needs_.attention || self.needs_.rows() ? rows - 1 : (std::numeric_limits<int>::max)());
+      require_at_least<FileError>("positions", self.positions_[index(r)],
+                                  r == 0 ? 0 : self.positions_[index(r - 1)] + 1LL);
+    }
+  }
   /// Gives each row's cell another number.
   template <class F>
   void renumber(F&& number) {
