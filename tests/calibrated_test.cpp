@@ -233,6 +233,16 @@ TEST(Calibrated, TakesAFileByText) {
   EXPECT_EQ(buzz::policy("calibrated").score.calibration(), nullptr);
 }
 
+TEST(Calibrated, IsAPolicyOfTheOptionsThatWereMeasured) {
+  const buzz::Policy policy = buzz::policy("calibrated:rows=205");
+  EXPECT_EQ(buzz::to_text(policy), "calibrated:window=10,heavy=159,threshold=190");
+  EXPECT_EQ(policy.sharing, buzz::Sharing::model);
+  EXPECT_EQ(policy.reduction.reduce, buzz::Reduction::sum);
+  EXPECT_EQ(policy.score.calibrated.power, 0.2f);
+  EXPECT_EQ(buzz::policy("calibrated:rows=216").protect.window, 11) << "to the nearest row";
+  EXPECT_EQ(buzz::calibrated().most_rows(1), buzz::key_outliers().most_rows(1));
+}
+
 TEST(Calibrated, OfASumAndFadedIsFoundAndNumbered) {
   const buzz::ScoreSpec one = buzz::calibrated_score(options(weights(2, 1)));
   buzz::ScoreSpec spec = buzz::faded(buzz::sum(buzz::leverage_score(), one));

@@ -47,7 +47,7 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   weights->set(0, std::vector<float>(8 * 113));
   CalibratedOptions o;
   o.weights = weights;
-  EXPECT_EQ(of_the_score(calibrated(o), 8), 4 * 8 * rows(calibrated(o)) + 4 * 64 + 4 * 64);
+  EXPECT_EQ(of_the_score(calibrated(o), 8), (4 * 8 + 16) * rows(calibrated(o)) + 4 * 64 + 4 * 64);
   EXPECT_EQ(of_the_score(calibrated(o), 8, 10), of_the_score(calibrated(o), 8)) << "rollback copies nothing";
   const std::size_t queries = (2 * 64 + 1) * 16 * 20 + 4;  // two query heads a group
   EXPECT_EQ(of_the_score(expected_attention(), 8), queries + 8 * 2 * (64 + rows(expected_attention())));

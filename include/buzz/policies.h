@@ -44,7 +44,11 @@ struct MiddleDiversityOptions : DiversityOptions {
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
 using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
 using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
-using CalibratedOptions = PolicyOptions<TopKOfHistory, WeightsOptions>;
+/// A small power: between the mean of logarithms, which too many heads share in, and the attention itself.
+struct ForetoldOptions : WeightsOptions {
+  ForetoldOptions() { power = 0.2f; }
+};
+using CalibratedOptions = PolicyOptions<TopKOfText, ForetoldOptions>;
 using ExpectedAttentionOptions = PolicyOptions<TopKOfHistory, ExpectedOptions>;
 using TriAttentionOptions = PolicyOptions<TopKOfHistory, TriOptions>;
 using CapKvOptions = PolicyOptions<TopKOfHistory, CapOptions>;
@@ -93,11 +97,12 @@ inline Policy leverage(const LeverageOptions& o = {}) { return {"leverage", leve
 /// A long window, and behind it the rows that spread most once the rows after them are the measure (LagKV, arXiv
 /// 2504.04704).
 inline Policy lag_kv(const LagKvOptions& o = {}) { return {"lag_kv", lag_score(o), TopK::Options(o), o}; }
-/// A long window, and behind it the rows that a model's calibration says will be looked at. It needs its weights:
-/// CalibratedOptions o; o.weights = load_calibration(path). A ModelCache's layers have each its own; engines that own K
-/// and V give each layer's Evictor policy.for_layer(i).
+/// A short window, and behind it the rows that a model's calibration says will be looked at, one list for all layers:
+/// the best for recall that we know on the models that people run (examples/evaluate/README.md). It needs its weights:
+/// CalibratedOptions o; o.weights = load_calibration(path). A ModelCache's layers have each its own, and evict together
+/// by ModelCache::evict(); engines that own K and V give a ModelEvictor policy.for_layer(i) of each layer.
 inline Policy calibrated(const CalibratedOptions& o = {}) {
-  return {"calibrated", calibrated_score(o), TopK::Options(o), o};
+  return {"calibrated", calibrated_score(o), TopK::Options(o), o, Sharing::model};
 }
 /// A long window, and behind it the rows to which the mean query, at the positions to come, gives most attention, times
 /// the length of their values (expected attention, arXiv 2510.00636, by its mean alone).

@@ -48,7 +48,8 @@ inline const std::vector<PolicyInfo>& policies() {
                                              "a long window, and before it the keys that the others make up for least"),
       policy_info<LagKvOptions, lag_kv>("lag_kv", "LagKV: a long window, and before it the rows that spread most"),
       policy_info<CalibratedOptions, calibrated>(
-          "calibrated", "a long window, and before it the rows that the model's weights, a file, tell to keep"),
+          "calibrated",
+          "a short window, and before it the rows that the model's weights, a file, tell to keep in all layers"),
       policy_info<ExpectedAttentionOptions, expected_attention>(
           "expected_attention", "a long window, and before it what the mean query will look at most, by its value"),
       policy_info<TriAttentionOptions, tri_attention>(

@@ -93,6 +93,20 @@ class TopKOfHistory : public TopK {
   }
 };
 
+/// The same behind a short window, for Calibrated: what a row is worth is known when it comes, so that nearly all are
+/// chosen.
+class TopKOfText : public TopKOfHistory {
+ public:
+  /// Nearly all rows of the middle.
+  struct Options : TopK::Options {
+    Options() { heavy = 1140; }  ///< as many rows in all as TopKOfHistory has
+  };
+  /// From its options.
+  using TopKOfHistory::TopKOfHistory;
+  static constexpr Protect protect() { return {4, 60}; }            ///< a short window
+  static int usual_window(int spare) { return (spare + 10) / 20; }  ///< a twentieth, to the nearest row
+};
+
 /// The same behind SnapKV's observation window.
 class TopKOfPrefix : public TopK {
  public:
