@@ -1,4 +1,5 @@
-// summaries --data: document and summary a line; the document is read and evicted, then summed up.
+// summaries --data: document and summary a line, or article and highlights; the document is read and evicted, then
+// summed up.
 #pragma once
 
 #include <cstddef>
@@ -80,9 +81,10 @@ class Summaries {
   };
 
   void add(const json& line) {
+    const bool is_news = line.contains("article");  // CNN/DailyMail's names; XSUM's are the others
     Item item;
-    item.summary = field<std::string>(o_.file, line, "summary");
-    item.document = common_.tokenizer().encode(field<std::string>(o_.file, line, "document"));
+    item.summary = field<std::string>(o_.file, line, is_news ? "highlights" : "summary");
+    item.document = common_.tokenizer().encode(field<std::string>(o_.file, line, is_news ? "article" : "document"));
     const int longest =
         (std::max)(o_.tokens, static_cast<int>(common_.tokenizer().encode_more(" " + item.summary).size()));
     const int room = common_.config().context - longest - 8;  // and the word that asks for it
