@@ -59,6 +59,11 @@ class Reference {
     }
     for (buzz::Evictor& e : evictors_) e.append(static_cast<int>(tokens.size()));
   }
+  std::vector<int> tokens() const {
+    std::vector<int> all;
+    for (const fake::Cell& c : cells_) all.push_back(c.token);
+    return all;
+  }
   std::vector<std::int32_t> positions() const {
     std::vector<std::int32_t> all;
     for (const fake::Cell& c : cells_) all.push_back(c.position);
@@ -175,6 +180,9 @@ void expect_as_alone(const Case& k) {
               reference.positions())
         << t;
     ASSERT_EQ(context.used(), eviction.rows());
+    std::vector<int> held;  // closed positions say nothing of which tokens stayed
+    for (std::int32_t cell : eviction.cells()) held.push_back(context.cells[static_cast<std::size_t>(cell)].token);
+    ASSERT_EQ(held, reference.tokens()) << t;
     ASSERT_LE(eviction.rows(), eviction.capacity());
     for (int r = 0; r < eviction.rows(); ++r) {
       ASSERT_EQ(context.cells[static_cast<std::size_t>(eviction.cells()[r])].position, eviction.positions()[r]);

@@ -61,6 +61,14 @@ def main():
         check("refuses " + " ".join(map(str, arguments)), out.returncode == 2 and out.stderr.count("\n") == 1, out)
     out = run(chat, "nowhere.gguf")
     check("refuses nowhere.gguf", out.returncode == 2 and "nowhere.gguf" in out.stderr, out)
+    if not gemma:
+        for more in ([], ["--unified"]):
+            out = run(options.bin / "buzz-llama-cpp-slots", options.model, book, "--tokens", 40, *more)
+            check("three slots " + " ".join(more), out.returncode == 0, out)
+        saved = options.bin / "chat.saved"
+        run(chat, options.model, "--rows", rows, "--answer", 4, text=f"My cat is called Mimi.\n/save {saved}\n")
+        out = run(chat, options.model, "--rows", rows, "--answer", 30, text=f"/load {saved}\nWhat is my cat called?\n/stats\n")
+        check("a conversation that was saved", out.returncode == 0 and "Mimi" in out.stdout, out)
     out = run(measure, options.model, book, "--rows", rows, "--policy", "key_outliers", "--cost", 200)
     check("cost: " + out.stdout.strip(), out.returncode == 0, out)
     return 0 if good else 1
