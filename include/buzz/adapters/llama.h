@@ -334,7 +334,7 @@ class LlamaEviction {
   }
   bool evict(int s) {
     LlamaSequence& sequence = at(s);
-    if (!sequence.should_evict() || (sequence.needs().rows() && sequence.shifting())) return false;
+    if (!sequence.should_evict()) return false;
     const int before = sequence.rows();
     const KeptRows& kept = sequence.select(graph_.layers(), stream_of(s), rows_);
     kept.for_each_gap(0, [&](int begin, int end) {
