@@ -58,7 +58,7 @@ class Sequences {
   }
 
   /// The likeliest next token of sequence i, the lowest of equals.
-  std::int32_t likeliest(int i = 0) const { return likeliest_of(logits_.row(i)); }
+  std::int32_t likeliest(int i = 0) const { return tiny_llama::likeliest(logits_.row(i)); }
 
   /// The likeliest tokens' text of each, at most `most` tokens, up to a byte of `stops` or the end of the text. All
   /// read on for as long as one of them does.
@@ -131,16 +131,11 @@ class Sequences {
     return llama_.forward(chunk, static_cast<int>(outputs) * size());
   }
 
-  static std::int32_t likeliest_of(const Eigen::Ref<const tiny_llama::Vector>& logits) {
-    Eigen::Index best = 0;
-    logits.maxCoeff(&best);
-    return static_cast<std::int32_t>(best);
-  }
   static void look(const Eigen::Ref<const tiny_llama::Matrix>& logits, std::int32_t token,
                    std::vector<std::vector<Foretold>>* foretold) {
     for (std::size_t i = 0; i < foretold->size(); ++i) {
       const auto said = logits.row(static_cast<Eigen::Index>(i));
-      (*foretold)[i].push_back({tiny_llama::negative_log_likelihood(said, token), likeliest_of(said) == token});
+      (*foretold)[i].push_back({tiny_llama::negative_log_likelihood(said, token), tiny_llama::likeliest(said) == token});
     }
   }
 

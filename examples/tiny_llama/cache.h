@@ -1,6 +1,7 @@
 // One face for every cache of buzz: the forward pass need not know what it stores and evicts.
 #pragma once
 
+#include <Eigen/Core>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "buzz/executor.h"
 #include "buzz/model_cache.h"
 #include "buzz/view.h"
+#include "instances.h"
 #include "tiny_llama/config.h"
 
 namespace tiny_llama {
@@ -108,5 +110,8 @@ class CacheOf : public Cache {
 
   buzz::ModelCache<T> cache_;
 };
+extern template class CacheOf<float>;
+extern template class CacheOf<Eigen::half>;
+extern template class CacheOf<Eigen::bfloat16>;
 
 }  // namespace tiny_llama

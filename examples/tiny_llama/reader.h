@@ -1,9 +1,6 @@
 // Reading tokens, going on with the likeliest ones, and what both cost.
 #pragma once
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -12,11 +9,9 @@
 namespace tiny_llama {
 
 /// Negative log-likelihood of a token, in nats. logits: [vocab].
-inline double negative_log_likelihood(const Eigen::Ref<const Vector>& logits, std::int32_t token) {
-  const float highest = logits.maxCoeff();
-  const double sum = (logits.array() - highest).exp().cast<double>().sum();
-  return std::log(sum) + static_cast<double>(highest) - static_cast<double>(logits[token]);
-}
+double negative_log_likelihood(const Eigen::Ref<const Vector>& logits, std::int32_t token);
+/// The token of the highest logit, the lowest of equals. logits: [vocab].
+std::int32_t likeliest(const Eigen::Ref<const Vector>& logits);
 
 /// What reading has cost so far; the difference of two is that of the stretch between.
 struct Account {
@@ -41,39 +36,15 @@ class Reader {
   explicit Reader(Llama& llama, bool scored = true) : llama_(llama), scored_(scored) {}
 
   /// Reads all the tokens, in chunks as large as the cache takes.
-  void read(const std::vector<std::int32_t>& tokens) {
-    const auto most = static_cast<std::size_t>(llama_.cache().max_chunk());
-    for (std::size_t at = 0; at < tokens.size(); at += most) {
-      const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(at);
-      read_chunk({begin, begin + static_cast<std::ptrdiff_t>(std::min(most, tokens.size() - at))});
-    }
-  }
+  void read(const std::vector<std::int32_t>& tokens);
 
-  std::int32_t likeliest() const {
-    Eigen::Index best = 0;
-    logits_.maxCoeff(&best);  // the lowest of equals
-    return static_cast<std::int32_t>(best);
-  }
-
+  std::int32_t likeliest() const { return tiny_llama::likeliest(logits_); }
   const Vector& logits() const { return logits_; }  // [vocab], after the last token; empty before the first
   const Account& account() const { return account_; }
 
  private:
-  void read_chunk(const std::vector<std::int32_t>& chunk) {
-    const auto began = std::chrono::steady_clock::now();
-    const Eigen::Map<const Matrix> logits = llama_.forward(chunk, scored_ ? static_cast<int>(chunk.size()) : 1);
-    account_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    if (scored_ && logits_.size() != 0) score(logits_, chunk[0]);
-    for (std::size_t i = 1; scored_ && i < chunk.size(); ++i)
-      score(logits.row(static_cast<Eigen::Index>(i) - 1), chunk[i]);
-    logits_ = logits.row(logits.rows() - 1);
-    account_.tokens += static_cast<int>(chunk.size());
-  }
-
-  void score(const Eigen::Ref<const Vector>& logits, std::int32_t token) {
-    account_.nll += negative_log_likelihood(logits, token);
-    ++account_.scored;
-  }
+  void read_chunk(const std::vector<std::int32_t>& chunk);
+  void score(const Eigen::Ref<const Vector>& logits, std::int32_t token);
 
   Llama& llama_;
   bool scored_;

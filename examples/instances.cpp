@@ -1,0 +1,3 @@
+#include "instances.h"
+
+BUZZ_INSTANCES(template)

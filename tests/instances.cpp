@@ -1,3 +1,0 @@
-#include "instances.h"
-
-BUZZ_TEST_INSTANCES(template)
