@@ -5,18 +5,18 @@
 
 #include "buzz.h"
 
-#define BUZZ_CACHES(how, T) \
-  how class buzz::Store<T>;      \
-  how class buzz::BuzzCache<T>;  \
+#define BUZZ_CACHES(how, T)     \
+  how class buzz::Store<T>;     \
+  how class buzz::BuzzCache<T>; \
   how class buzz::ModelCache<T>;
 
 // Over rows of T: new rows and queries of Q, outputs of O.
-#define BUZZ_QUERIES(how, T, Q)                                                                                   \
+#define BUZZ_QUERIES(how, T, Q)                                                                                        \
   how void buzz::Store<T>::append(int, const buzz::View<const Q>&, const buzz::View<const Q>&, const buzz::Rotation&,  \
                                   const float*);                                                                       \
   how void buzz::Attention::column_sums(const buzz::View<const Q>&, const buzz::RopeAngles&, const buzz::RowsView<T>&, \
                                         const buzz::View<const float>&, const buzz::View<float>&, buzz::Executor);
-#define BUZZ_OUTPUTS(how, T, Q, O)                                                                               \
+#define BUZZ_OUTPUTS(how, T, Q, O)                                                                                    \
   how void buzz::Attention::operator()(const buzz::View<const Q>&, const buzz::RopeAngles&, const buzz::RowsView<T>&, \
                                        const buzz::RowsView<T>&, const buzz::View<O>&, const buzz::View<float>&,      \
                                        buzz::Executor);
