@@ -135,7 +135,8 @@ class Sequences {
                    std::vector<std::vector<Foretold>>* foretold) {
     for (std::size_t i = 0; i < foretold->size(); ++i) {
       const auto said = logits.row(static_cast<Eigen::Index>(i));
-      (*foretold)[i].push_back({tiny_llama::negative_log_likelihood(said, token), tiny_llama::likeliest(said) == token});
+      (*foretold)[i].push_back(
+          {tiny_llama::negative_log_likelihood(said, token), tiny_llama::likeliest(said) == token});
     }
   }
 
