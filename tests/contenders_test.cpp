@@ -203,6 +203,13 @@ TEST(Replay, KeepsWhatTheSecondReadingLooksAt) {
   }
 }
 
+TEST(Replay, ReadsAgainInPiecesThatTheContextHasRoomFor) {
+  const auto asked = common().tokenizer().encode_more(calibrate::ReplayOptions().request).size();
+  const auto most = static_cast<std::size_t>(common().config().context) - asked - 400;
+  EXPECT_EQ(evaluate::read_again(common().model(), text(most)).attention[0].cols(), static_cast<Eigen::Index>(most));
+  EXPECT_REFUSED_WITH("tokens = ", evaluate::read_again(common().model(), text(most + 400)));
+}
+
 TEST(Replay, IsRefusedWhereNothingIsReadAgain) {
   evaluate::CommonOptions o = options();
   o.policies = {"replay"};

@@ -236,7 +236,7 @@ class Common {
     Sequences reading(*model_, std::move(one));
     reading.read(prompt);
     if (!replayed.empty()) {
-      const calibrate::Replay again = calibrate::replay(model(), prompt);
+      const calibrate::Replay again = read_again(model(), prompt);
       for (const auto& [to, scores] : replayed) to->give(scores, again);
     }
     return Sequences(reading, all.cut(rows));

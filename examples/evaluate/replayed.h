@@ -1,7 +1,7 @@
 // replay: what `calibrated` would keep if its weights foretold without a fault, since the prompt is read again.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <string>
 
 #include "calibrate/calibrate.h"
@@ -34,5 +34,14 @@ struct Replayed {
     return scores;
   }
 };
+
+/// The prompt's second reading, in pieces that the model's context has room for behind it. Errors: it has none.
+inline calibrate::Replay read_again(const calibrate::Model& model, const calibrate::Tokens& prompt) {
+  calibrate::ReplayOptions o;
+  const auto room = model.config.context - static_cast<int>(prompt.size()) -
+                    static_cast<int>(model.tokenizer.encode_more(o.request).size());
+  o.piece = (std::max)(1, (std::min)(o.piece, room));
+  return calibrate::replay(model, prompt, o);
+}
 
 }  // namespace evaluate
