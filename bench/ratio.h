@@ -89,28 +89,25 @@ inline double quantile(std::vector<double> values, double share) {
   return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
 }
 
-/// Seconds that a ratio's pairs may take, if they are 15 at least.
+/// Seconds that a ratio's rounds may take, if they are 8 at least.
 inline double most_seconds = 2;
 
-/// scale * a / b, from `rounds` pairs that stand beside each other in time, fewer where they take too long. a goes
-/// first in every second pair, so that neither side always finds the other's traces in the processor's caches and
-/// clock.
-inline Ratio compare(std::string name, Goal goal, const Side& a, const Side& b, double scale = 1, int rounds = 200) {
+/// scale * a / b, from `rounds` times two pairs that stand beside each other in time, fewer where they take too long. a
+/// goes first in one pair and b in the other, and a round's ratio is of both: what a side finds in the processor's
+/// caches is its own once, and once the other's.
+inline Ratio compare(std::string name, Goal goal, const Side& a, const Side& b, double scale = 1, int rounds = 100) {
   a(), b();  // warms up, and finds repeated()'s number of calls
   std::vector<double> ratios;
   double spent = 0;
-  for (int i = 0; i < rounds && (i < 15 || spent < most_seconds); ++i) {
-    double first = 0, second = 0;
+  for (int i = 0; i < rounds && (i < 8 || spent < most_seconds); ++i) {
+    double of_a = 0, of_b = 0;
     spent += seconds([&] {
-      if (i % 2 == 0) {
-        first = a();
-        second = b();
-      } else {
-        second = b();
-        first = a();
-      }
+      of_a += a();
+      of_b += b();
+      of_b += b();
+      of_a += a();
     });
-    ratios.push_back(scale * first / second);
+    ratios.push_back(scale * of_a / of_b);
   }
   return {std::move(name), quantile(ratios, 0.5), quantile(ratios, 0.75) - quantile(ratios, 0.25), goal};
 }

@@ -195,7 +195,9 @@ TEST(Reduction, IsAnOptionOfEveryPolicy) {
     EXPECT_EQ(policy.reduction.reduce, Reduction::top) << name;
     EXPECT_EQ(policy.reduction.part, 0.25) << name;
     EXPECT_TRUE(policy.keeps_one_list()) << name;
-    EXPECT_EQ(buzz::to_text(policy), name + ":" + more);
+    // What a policy has by itself is not said.
+    const bool has_it = info.make().sharing == buzz::Sharing::model;
+    EXPECT_EQ(buzz::to_text(policy), name + ":" + (has_it ? "reduce=top,part=0.25" : more));
     EXPECT_EQ(buzz::policy(buzz::to_text(info.make())).sharing, info.make().sharing);
     EXPECT_EQ(refused([&] { buzz::policy(name + ":sharing=all"); }), "sharing");
     EXPECT_EQ(refused([&] { buzz::policy(name + ":reduce=median"); }), "reduce");

@@ -76,10 +76,6 @@ inline std::string in_words(const ScoreSpec& score) {
 /// device does not have.
 inline DevicePolicy on_device(const Policy& policy, int capacity) {
   DevicePolicy d;
-  if (policy.sharing == Sharing::model)
-    fail("sharing", "model", "head or layer: the device evicts each layer by itself");
-  if (policy.sharing == Sharing::layer && policy.reduction.reduce != Reduction::sum)
-    fail("reduce", "mean, maximum or top", "sum: the device has no other");
   const bool faded = policy.score.kind == ScoreKind::faded;
   const ScoreSpec& score = faded ? policy.score.of[0] : policy.score;
   if (score.kind == ScoreKind::attention_sum)
@@ -89,6 +85,10 @@ inline DevicePolicy on_device(const Policy& policy, int capacity) {
   else if (policy.score.kind != ScoreKind::none)
     fail("policy", (policy.name.empty() ? "" : policy.name + ": ") + in_words(policy.score),
          "attention sum or key diversity, faded or not, or no score: the device has no other");
+  if (policy.sharing == Sharing::model)
+    fail("sharing", "model", "head or layer: the device evicts each layer by itself");
+  if (policy.sharing == Sharing::layer && policy.reduction.reduce != Reduction::sum)
+    fail("reduce", "mean, maximum or top", "sum: the device has no other");
   if (faded) d.fade = policy.score.fading.fade / static_cast<float>(capacity);
   d.needs = score.needs();
   d.one_list = policy.keeps_one_list();
