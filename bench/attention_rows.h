@@ -61,15 +61,22 @@ inline void observing(const Decode<float>& decode, const Layer& layer, int rows,
                           repeated([&] { attend(none); })));
 }
 
-/// One token's attention over random rows.
+/// Random rows.
+struct Rows {
+  Rows(const buzz::Shape& shape, int rows)
+      : k(random_values<float>(count(shape.kv_heads, rows, shape.head_dim), 1)),
+        v(random_values<float>(shape.values_in_keys ? 0 : count(shape.kv_heads, rows, shape.value_size()), 2)) {}
+  std::vector<float> k, v;  // [kv_heads, rows, head_dim or value_size()]
+};
+
+/// One token's attention over rows, which have to outlive it.
 class Token {
  public:
-  Token(const buzz::Shape& shape, const buzz::AttentionOptions& options, int rows)
+  Token(const buzz::Shape& shape, const buzz::AttentionOptions& options, int rows, const Rows& of)
       : shape_(shape),
         rows_(rows),
         attention_(shape, options, rows),
-        k_(random_values<float>(count(shape.kv_heads, rows, shape.head_dim), 1)),
-        v_(random_values<float>(shape.values_in_keys ? 0 : count(shape.kv_heads, rows, shape.value_size()), 2)),
+        of_(of),
         q_(random_values<float>(count(1, shape.query_heads, shape.head_dim), 3)),
         out_(count(1, shape.query_heads, shape.value_size())),
         sums_(count(1, shape.kv_heads, rows)) {}
@@ -78,8 +85,8 @@ class Token {
     const int heads = shape_.kv_heads, dim = shape_.head_dim, values = shape_.value_size();
     const std::ptrdiff_t stride = shape_.values_in_keys ? dim : values;
     attention_(buzz::View<const float>(q_.data(), 1, shape_.query_heads, dim), {},
-               buzz::View<const float>(k_.data(), heads, rows_, dim),
-               buzz::View<const float>(shape_.values_in_keys ? k_.data() : v_.data(), heads, rows_, values,
+               buzz::View<const float>(of_.k.data(), heads, rows_, dim),
+               buzz::View<const float>(shape_.values_in_keys ? of_.k.data() : of_.v.data(), heads, rows_, values,
                                        stride * rows_, stride),
                buzz::View<float>(out_.data(), 1, shape_.query_heads, values),
                buzz::View<float>(sums_.data(), 1, heads, rows_));
@@ -94,14 +101,18 @@ class Token {
   buzz::Shape shape_;
   int rows_;
   buzz::Attention attention_;
-  std::vector<float> k_, v_, q_, out_, sums_;
+  const Rows& of_;
+  std::vector<float> q_, out_, sums_;
 };
 
-/// Today's mechanisms, one at a time, over attention without: the time of a byte that is read.
+/// Today's mechanisms, one at a time, over attention without: the time of a byte that is read. Where the shape is the
+/// same both sides read the same rows: where memory lies makes more of a difference than a mechanism.
 inline void mechanisms(int rows, std::vector<Ratio>& table) {
   const auto against = [&](const std::string& name, const buzz::Shape& plain_shape, const buzz::Shape& shape,
                            const buzz::AttentionOptions& options) {
-    Token plain(plain_shape, {}, rows), ours(shape, options, rows);
+    const Rows plain_rows(plain_shape, rows), own_rows(shape, shape.values_in_keys ? rows : 1);
+    Token plain(plain_shape, {}, rows, plain_rows),
+        ours(shape, options, rows, shape.values_in_keys ? own_rows : plain_rows);
     table.push_back(compare("16 attend " + name + ", " + std::to_string(rows) + " rows", Goal::at_most(1.15),
                             repeated([&] { ours.attend(); }), repeated([&] { plain.attend(); }),
                             plain.bytes() / ours.bytes()));
