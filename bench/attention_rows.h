@@ -108,26 +108,28 @@ class Token {
 /// Today's mechanisms, one at a time, over attention without: the time of a byte that is read. Where the shape is the
 /// same both sides read the same rows: where memory lies makes more of a difference than a mechanism.
 inline void mechanisms(int rows, std::vector<Ratio>& table) {
-  const auto against = [&](const std::string& name, const buzz::Shape& plain_shape, const buzz::Shape& shape,
-                           const buzz::AttentionOptions& options) {
-    const Rows plain_rows(plain_shape, rows), own_rows(shape, shape.values_in_keys ? rows : 1);
-    Token plain(plain_shape, {}, rows, plain_rows),
-        ours(shape, options, rows, shape.values_in_keys ? own_rows : plain_rows);
+  const auto against = [&](const std::string& name, Token& ours, Token& plain) {
     table.push_back(compare("16 attend " + name + ", " + std::to_string(rows) + " rows", Goal::at_most(1.15),
                             repeated([&] { ours.attend(); }), repeated([&] { plain.attend(); }),
                             plain.bytes() / ours.bytes()));
   };
-  const buzz::Shape shape{grouped.query_heads, grouped.kv_heads, grouped.head_dim};
-  buzz::AttentionOptions capped, sinks;
-  capped.soft_cap = 50;
-  sinks.sinks.assign(static_cast<std::size_t>(shape.query_heads), 0.5f);
-  against("with a soft-cap / without, " + grouped.name(), shape, shape, capped);
-  against("with sinks / without, " + grouped.name(), shape, shape, sinks);
-  const buzz::Shape plain{16, 1, 128};
+  {
+    const buzz::Shape shape{grouped.query_heads, grouped.kv_heads, grouped.head_dim};
+    buzz::AttentionOptions capped, sinks;
+    capped.soft_cap = 50;
+    sinks.sinks.assign(static_cast<std::size_t>(shape.query_heads), 0.5f);
+    const Rows same(shape, rows);
+    Token plain(shape, {}, rows, same), with_cap(shape, capped, rows, same), with_sinks(shape, sinks, rows, same);
+    against("with a soft-cap / without, " + grouped.name(), with_cap, plain);
+    against("with sinks / without, " + grouped.name(), with_sinks, plain);
+  }
+  const buzz::Shape shape{16, 1, 128};
   buzz::Shape latent{16, 1, 576};  // DeepSeek V2 Lite's, whose values are parts of the keys
   latent.value_dim = 512;
   latent.values_in_keys = true;
-  against("16/1x576, values in keys / 16/1x128, a byte", plain, latent, {});
+  const Rows plain_rows(shape, rows), latent_rows(latent, rows);
+  Token plain(shape, {}, rows, plain_rows), values_in_keys(latent, {}, rows, latent_rows);
+  against("16/1x576, values in keys / 16/1x128, a byte", values_in_keys, plain);
 }
 
 /// Rows 1 to 4 at one size.

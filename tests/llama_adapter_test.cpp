@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "buzz/adapters/llama.h"
+#include "expect_refused_for.h"
 #include "fake_llama.h"
 #include "typed.h"
 
@@ -233,23 +234,12 @@ TEST(LlamaEviction, CompactsIntoTheFirstCellsAndGoesOnAsBefore) {
   EXPECT_GT(a.report().evictions, 20);
 }
 
-/// Calls f; it has to be refused for that field.
-template <class F>
-void expect_refused(const std::string& field, F&& f) {
-  try {
-    f();
-    ADD_FAILURE() << field << " was accepted";
-  } catch (const buzz::InvalidArgument& error) {
-    EXPECT_EQ(error.field(), field) << error.what();
-  }
-}
-
 TEST(LlamaEviction, DoesNotCompactKeysThatAreYetToBeRotated) {
   Context context;
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
   begin(eviction, context);
   while (!eviction.evict()) eviction.decode(Batch{5});
-  expect_refused("compact", [&] { eviction.compact(); });
+  expect_refused_for("compact", [&] { eviction.compact(); });
   eviction.decode(Batch{5});
   eviction.compact();
   for (const fake::Cell& cell : context.cells) EXPECT_EQ(cell.rotated, cell.position < 0 ? 0 : cell.position);
@@ -282,7 +272,7 @@ TEST(LlamaEviction, RefusesAGraphWithoutItsNodesAndTakesTheTokensBack) {
     begin(eviction, context);
     eviction.decode(Batch{3});
     context.without = node;
-    expect_refused(node, [&] { eviction.decode(Batch{5}); });
+    expect_refused_for(node, [&] { eviction.decode(Batch{5}); });
     EXPECT_EQ(context.used(), 3);
     EXPECT_EQ(eviction.rows(), 3);
     context.without = "";
@@ -293,7 +283,7 @@ TEST(LlamaEviction, RefusesAGraphWithoutItsNodesAndTakesTheTokensBack) {
 TEST(LlamaEviction, RefusesToWorkUnattached) {
   Context context;
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
-  expect_refused("cb_eval", [&] { eviction.begin(&context); });
+  expect_refused_for("cb_eval", [&] { eviction.begin(&context); });
 }
 
 TEST(LlamaEviction, RefusesTokensAtOtherPositions) {
@@ -301,7 +291,7 @@ TEST(LlamaEviction, RefusesTokensAtOtherPositions) {
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   eviction.decode(Batch{3});
-  expect_refused("position", [&] { eviction.decode(PlacedBatch(2, 4)); });
+  expect_refused_for("position", [&] { eviction.decode(PlacedBatch(2, 4)); });
   EXPECT_EQ(context.used(), 3);
   EXPECT_EQ(eviction.decode(PlacedBatch(2, 3)), 0);
 }
@@ -311,7 +301,7 @@ TEST(LlamaEviction, RefusesAttentionToCellsThatItDoesNotKnow) {
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
   context.ghost = 9;
-  expect_refused("cell", [&] { eviction.decode(Batch{3}); });
+  expect_refused_for("cell", [&] { eviction.decode(Batch{3}); });
   EXPECT_EQ(context.used(), 0);
   context.ghost = -1;
   EXPECT_EQ(eviction.decode(Batch{3}), 0);
@@ -324,7 +314,7 @@ TEST(LlamaEviction, RefusesASequenceThatSomebodyElseHasChanged) {
   begin(eviction, context);
   eviction.decode(Batch{5});
   fake::llama_memory_seq_rm(&context, 0, 4, 5);
-  expect_refused("last position", [&] { eviction.decode(Batch{1}); });
+  expect_refused_for("last position", [&] { eviction.decode(Batch{1}); });
 }
 
 TEST(LlamaEviction, RefusesContextsThatItCannotServe) {
@@ -333,8 +323,8 @@ TEST(LlamaEviction, RefusesContextsThatItCannotServe) {
     Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5, buzz::LlamaPositions::closed);
     eviction.attach(context.params);
     spoil(context);
-    expect_refused(field, [&] { eviction.begin(&context); });
-    expect_refused("context", [&] { eviction.decode(Batch{1}); });  // as it was: without one
+    expect_refused_for(field, [&] { eviction.begin(&context); });
+    expect_refused_for("context", [&] { eviction.decode(Batch{1}); });  // as it was: without one
   };
   expect("model", [](Context& c) { c.model.recurrent = true; });
   expect("model", [](Context& c) { c.model.hybrid = true; });
@@ -345,7 +335,7 @@ TEST(LlamaEviction, RefusesContextsThatItCannotServe) {
   expect("n_seq_max", [](Context& c) { c.params.n_seq_max = 2; });
   expect("tokens in the context", [](Context& c) { fake::llama_decode(&c, Batch{2}); });
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
-  expect_refused("context", [&] { eviction.begin(nullptr); });
+  expect_refused_for("context", [&] { eviction.begin(nullptr); });
 }
 
 TEST(LlamaEviction, RefusesParametersThatItCannotSet) {
@@ -354,7 +344,7 @@ TEST(LlamaEviction, RefusesParametersThatItCannotSet) {
     spoil(params);
     Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
     const bool had = params.cb_eval != nullptr;
-    expect_refused(field, [&] { eviction.attach(params); });
+    expect_refused_for(field, [&] { eviction.attach(params); });
     EXPECT_EQ(params.flash_attn_type, fake::Flash::enabled);
     EXPECT_EQ(params.cb_eval != nullptr, had);
   };
@@ -367,9 +357,9 @@ TEST(LlamaEviction, RefusesCallsThatAreEmptyOrTooLong) {
   Context context;
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
   begin(eviction, context);
-  expect_refused("tokens", [&] { eviction.decode(Batch{0}); });
-  expect_refused("tokens", [&] { eviction.decode(Batch{6}); });
-  expect_refused("calls begun", [&] { eviction.after_decode(0); });  // without before_decode()
+  expect_refused_for("tokens", [&] { eviction.decode(Batch{0}); });
+  expect_refused_for("tokens", [&] { eviction.decode(Batch{6}); });
+  expect_refused_for("calls begun", [&] { eviction.after_decode(0); });  // without before_decode()
 }
 
 TEST(LlamaEviction, SaysThatItIsFullBeforeAnythingIsDecoded) {
@@ -387,8 +377,8 @@ TEST(LlamaEviction, SaysThatItIsFullBeforeAnythingIsDecoded) {
 
 TEST(LlamaEviction, RefusesToBeUsedBeforeItsBegin) {
   Eviction<typed::HeavyHitter> eviction(small<typed::HeavyHitter>(), 5);
-  expect_refused("context", [&] { eviction.before_decode(Batch{1}); });
-  expect_refused("context", [&] { eviction.reset(); });
+  expect_refused_for("context", [&] { eviction.before_decode(Batch{1}); });
+  expect_refused_for("context", [&] { eviction.reset(); });
   eviction.compact();  // nothing is there
   EXPECT_FALSE(eviction.evict());
 }
@@ -400,8 +390,8 @@ TEST(LlamaEviction, RefusesToMoveRowsInTheMiddleOfACall) {
   begin(other, other_context);
   for (int i = 0; i < 60; ++i) {
     eviction.before_decode(Batch{2});
-    expect_refused("calls begun", [&] { eviction.evict(); });
-    expect_refused("calls begun", [&] { eviction.compact(); });
+    expect_refused_for("calls begun", [&] { eviction.evict(); });
+    expect_refused_for("calls begun", [&] { eviction.compact(); });
     if (i % 7 == 0) eviction.before_decode(Batch{2});  // one that was begun and never made
     eviction.after_decode(llama_decode(&context, Batch{2}));
     other.decode(Batch{2});

@@ -4,6 +4,7 @@
 
 #include "buzz/adapters/llama.h"
 #include "buzz/policy_list.h"
+#include "expect_refused_for.h"
 #include "fake_llama.h"
 
 namespace {
@@ -239,25 +240,15 @@ TEST(LlamaRows, SaysWhatTheCacheTakesBeforeItStarts) {
   EXPECT_TRUE(eviction.layers()[2].slides);
 }
 
-template <class F>
-void expect_refused(const std::string& field, F&& f) {
-  try {
-    f();
-    ADD_FAILURE() << field << " was accepted";
-  } catch (const buzz::InvalidArgument& error) {
-    EXPECT_EQ(error.field(), field) << error.what();
-  }
-}
-
 TEST(LlamaRows, RefusesByNameWhatItCannotShow) {
   const auto expect = [](const std::string& field, const std::string& policy, auto&& spoil) {
     Context context;
     spoil(context);
     buzz::LlamaEviction<Context> eviction(policy_of(policy), 5);
     eviction.attach(context.params);
-    expect_refused(field, [&] { eviction.begin(&context); });
+    expect_refused_for(field, [&] { eviction.begin(&context); });
     EXPECT_EQ(context.used(), 0);
-    expect_refused("context", [&] { eviction.decode(Batch{1}); });
+    expect_refused_for("context", [&] { eviction.decode(Batch{1}); });
   };
   const std::string calibrated = "calibrated:window=8,heavy=8,threshold=14",
                     outliers = std::string("key_outliers") + sizes;
@@ -271,9 +262,9 @@ TEST(LlamaRows, RefusesByNameWhatItCannotShow) {
 
 TEST(LlamaRows, RefusesPoliciesThatItCannotServe) {
   for (const std::string name : {"expected_attention", "tri_attention", "cap_kv"})
-    expect_refused("policy", [&] { buzz::LlamaEviction<Context>(buzz::policy(name + sizes), 5); });
-  expect_refused("reduce", [&] { buzz::LlamaEviction<Context>(buzz::policy("tova:reduce=mean"), 5); });
-  expect_refused("policy", [&] {
+    expect_refused_for("policy", [&] { buzz::LlamaEviction<Context>(buzz::policy(name + sizes), 5); });
+  expect_refused_for("reduce", [&] { buzz::LlamaEviction<Context>(buzz::policy("tova:reduce=mean"), 5); });
+  expect_refused_for("policy", [&] {
     const buzz::Policy both("", buzz::sum(buzz::attention_sum(), buzz::value_norm(), 1), buzz::TopK::Options{});
     buzz::LlamaEviction<Context>(both, 5);
   });

@@ -7,6 +7,7 @@
 
 #include "buzz/adapters/llama.h"
 #include "buzz/policy_list.h"
+#include "expect_refused_for.h"
 #include "fake_llama.h"
 
 namespace {
@@ -190,16 +191,6 @@ TEST(LlamaSequences, ARemovedOneBeginsAnewWithItsOwnPolicy) {
   }
 }
 
-template <class Error = buzz::InvalidArgument, class F>
-void expect_refused(const std::string& field, F&& f) {
-  try {
-    f();
-    ADD_FAILURE() << field << " was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.field(), field) << error.what();
-  }
-}
-
 TEST(LlamaSequences, CellsThatOthersTookAreAnErrorToActOn) {
   const buzz::Policy policy = buzz::policy("key_outliers:window=8,heavy=8,threshold=14");
   Slots slots({policy}, true);
@@ -207,7 +198,7 @@ TEST(LlamaSequences, CellsThatOthersTookAreAnErrorToActOn) {
   for (int i = 0; i < 60; ++i)
     slots.context.cells[static_cast<std::size_t>(i + 4)] = {i, i, 0, 2};  // another sequence's
   const auto before = list(slots.eviction.positions());
-  expect_refused<buzz::CacheFull>("cells", [&] { slots.eviction.decode(Batch{5}); });
+  expect_refused_for<buzz::CacheFull>("cells", [&] { slots.eviction.decode(Batch{5}); });
   EXPECT_EQ(list(slots.eviction.positions()), before);
   EXPECT_EQ(slots.context.used(0), 3);
   EXPECT_EQ(slots.eviction.report().failed, 1);
@@ -224,7 +215,7 @@ TEST(LlamaSequences, AContextShiftBySomebodyElseIsNoticed) {
   fake::llama_memory_seq_rm(&slots.context, 0, 1, 3);
   fake::llama_memory_seq_add(&slots.context, 0, 3, -1, -2);
   slots.decode({1});  // which has not been touched
-  expect_refused("last position", [&] { slots.eviction.decode(Mixed({0}, [](int) { return 4; }, {4, 3})); });
+  expect_refused_for("last position", [&] { slots.eviction.decode(Mixed({0}, [](int) { return 4; }, {4, 3})); });
 }
 
 TEST(LlamaSequences, RefusesWhatCannotBe) {
@@ -235,26 +226,28 @@ TEST(LlamaSequences, RefusesWhatCannotBe) {
   std::int32_t two = 2;
   Batch batch{1};
   batch.n_seq_id = &two;
-  expect_refused("n_seq_id", [&] { slots.eviction.decode(batch); });
-  expect_refused("seq_id", [&] { slots.eviction.decode(Mixed({2}, [](int) { return 0; }, {0, 0, 0})); });
-  expect_refused("tokens", [&] { slots.eviction.decode(Mixed({1, 1, 1, 1, 1, 1}, [](int) { return 1; }, {0, 1})); });
-  expect_refused("rows of the sequence", [&] { slots.eviction.copy(0, 1); });
+  expect_refused_for("n_seq_id", [&] { slots.eviction.decode(batch); });
+  expect_refused_for("seq_id", [&] { slots.eviction.decode(Mixed({2}, [](int) { return 0; }, {0, 0, 0})); });
+  expect_refused_for("tokens", [&] {
+    slots.eviction.decode(Mixed({1, 1, 1, 1, 1, 1}, [](int) { return 1; }, {0, 1}));
+  });
+  expect_refused_for("rows of the sequence", [&] { slots.eviction.copy(0, 1); });
   slots.eviction.remove(0);
-  expect_refused("capacity", [&] { slots.eviction.copy(1, 0); });
+  expect_refused_for("capacity", [&] { slots.eviction.copy(1, 0); });
   for (int s : {-1, 2}) {
-    expect_refused("sequence", [&] { slots.eviction.copy(s, 0); });
-    expect_refused("sequence", [&] { slots.eviction.copy(0, s); });
-    expect_refused("sequence", [&] { slots.eviction.remove(s); });
-    expect_refused("sequence", [&] { slots.eviction.rows(s); });
-    expect_refused("sequence", [&] { slots.eviction.pin(0, 1, s); });
+    expect_refused_for("sequence", [&] { slots.eviction.copy(s, 0); });
+    expect_refused_for("sequence", [&] { slots.eviction.copy(0, s); });
+    expect_refused_for("sequence", [&] { slots.eviction.remove(s); });
+    expect_refused_for("sequence", [&] { slots.eviction.rows(s); });
+    expect_refused_for("sequence", [&] { slots.eviction.pin(0, 1, s); });
   }
-  expect_refused("sequences", [&] { slots.eviction.compact(); });
-  expect_refused("sequences", [&] { Eviction(std::vector<buzz::Policy>(), 5); });
+  expect_refused_for("sequences", [&] { slots.eviction.compact(); });
+  expect_refused_for("sequences", [&] { Eviction(std::vector<buzz::Policy>(), 5); });
   slots.decode({1, 0});
   slots.expect_in_step();
   Slots closed({small, small}, true, buzz::LlamaPositions::closed);
   closed.decode({0});
-  expect_refused("positions", [&] { closed.eviction.copy(0, 1); });
+  expect_refused_for("positions", [&] { closed.eviction.copy(0, 1); });
 }
 
 TEST(LlamaSequences, NeedsRoomForAllOrForEach) {
@@ -269,7 +262,7 @@ TEST(LlamaSequences, NeedsRoomForAllOrForEach) {
     eviction.attach(context.params);
     EXPECT_EQ(eviction.capacity(), 2 * eviction.sequence(0).capacity());
     context.n_ctx = 2 * eviction.sequence(0).capacity() - 2;
-    expect_refused(unified ? "n_ctx" : "n_ctx of a sequence", [&] { eviction.begin(&context); });
+    expect_refused_for(unified ? "n_ctx" : "n_ctx of a sequence", [&] { eviction.begin(&context); });
     context.n_ctx += 2;
     eviction.begin(&context);
   }
@@ -319,7 +312,7 @@ TEST(LlamaSequences, ADamagedOrStrangeFileChangesNothing) {
   }
   std::istringstream in(bytes), again(bytes);
   EXPECT_THROW(other.eviction.load(in), buzz::FileError);
-  expect_refused("sequences", [&] { two.eviction.load(again); });
+  expect_refused_for("sequences", [&] { two.eviction.load(again); });
   slots.eviction.load(none);
   EXPECT_EQ(slots.eviction.rows(), 0);
   EXPECT_EQ(slots.context.used(), 0);

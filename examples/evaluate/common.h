@@ -214,22 +214,27 @@ class Common {
       sizes.max_chunk = c.is_full() ? o_.chunk : whole;  // so that there is room for all of it
       return sizes;
     };
-    const auto follower = [&](const Contender& c) {
-      const Sizes sizes = sizes_of(c);
-      const buzz::Policy policy =
-          is_replay(c.policy) ? Replayed(c.policy, sizes).policy : sized_policy(c.policy, sizes);
+    const auto follower = [&](const buzz::Policy& policy, const Sizes& sizes) {
       return std::make_unique<Follower>(config(), policy, sizes.positions, sizes.max_chunk);
     };
     Led::Followers followers;
     std::vector<std::pair<Follower*, Replayed>> replayed;
     std::vector<int> rows;
     for (std::size_t c : members) {
-      followers.push_back(follower(contenders_[c]));
-      rows.push_back(contenders_[c].budget.of(whole));
-      if (is_replay(contenders_[c].policy))
-        replayed.emplace_back(followers.back().get(), Replayed(contenders_[c].policy, sizes_of(contenders_[c])));
+      const Contender& one = contenders_[c];
+      const Sizes sizes = sizes_of(one);
+      if (is_replay(one.policy)) {
+        const Replayed scores(one.policy, sizes);
+        followers.push_back(follower(scores.policy, sizes));
+        replayed.emplace_back(followers.back().get(), scores);
+      } else {
+        followers.push_back(follower(sized_policy(one.policy, sizes), sizes));
+      }
+      rows.push_back(one.budget.of(whole));
     }
-    auto led = std::make_unique<Led>(config(), follower(contenders_[0]), std::move(followers));
+    const Sizes all_rows = sizes_of(contenders_[0]);
+    auto led = std::make_unique<Led>(config(), follower(sized_policy(contenders_[0].policy, all_rows), all_rows),
+                                     std::move(followers));
     Led& all = *led;
     Batch::Members one;
     one.push_back(std::move(led));

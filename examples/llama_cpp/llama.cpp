@@ -82,9 +82,7 @@ ggml_type type_of(const std::string& name) {
 /// The policy of so many rows: what the text says of sizes stays. A model's window is the least that the policy's may
 /// be.
 buzz::Policy policy_of(const Arguments& a, int rows, int model_window) {
-  std::string text = !a.policy.empty()   ? a.policy
-                     : a.weights.empty() ? "key_outliers"
-                                         : "calibrated:window_share=0.05,power=0.2";
+  std::string text = !a.policy.empty() ? a.policy : a.weights.empty() ? "key_outliers" : "calibrated";
   const auto add = [&](const std::string& option) {
     text += (text.find(':') == std::string::npos ? ":" : ",") + option;
   };

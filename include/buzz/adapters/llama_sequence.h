@@ -46,9 +46,9 @@ class LlamaSequence {
     evictors_.emplace_back(policy_, 1, max_chunk);
   }
 
-  /// Makes the evictors of a policy that looks at rows. closes: positions are places. slices:
-  /// of attention, most of a call. Errors, named by the layer: rows
-  /// that cannot be read, rotations that cannot be undone where that is needed, what an Evictor refuses. Allocates.
+  /// Makes the evictors of a policy that looks at rows. closes: positions are places. slices: of attention, most of a
+  /// call. Errors, named by the layer: rows that cannot be read, rotations that cannot be undone where that is needed,
+  /// what an Evictor refuses. Allocates.
   void begin(const std::vector<LlamaLayer>& layers, bool closes, int slices) {
     if (needs_.attention) sums_.resize(count_of<float>("queries apart * capacity", {slices, capacity_}));
     if (needs_.rows()) {

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "buzz/error.h"
+
+/// Calls f; it has to be refused for that field.
+template <class Error = buzz::InvalidArgument, class F>
+void expect_refused_for(const std::string& field, F&& f) {
+  try {
+    f();
+    ADD_FAILURE() << field << " was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.field(), field) << error.what();
+  }
+}
