@@ -134,6 +134,68 @@ TEST(Calibrated, IsTheForetoldAttentionToAPower) {
   }
 }
 
+/// What the score says of a head's rows, asked about one after another, as they come: of one dimension, at `positions`.
+std::vector<double> asked(const buzz::WeightsOptions& o, const Floats& keys, const Rows& positions) {
+  const int n = static_cast<int>(keys.size());
+  buzz::Calibrated score = made(o, 1, n);
+  const Floats values(keys.size(), -10);  // so that a row's number is its key
+  std::vector<double> out(keys.size());
+  for (int count = 0; count <= n; ++count) {
+    const buzz::RowsView<float> k(buzz::View<const float>(keys.data(), 1, count, 1)),
+        v(buzz::View<const float>(values.data(), 1, count, 1));
+    const buzz::FloatRowsOf<float> ks(k), vs(v);
+    const int first = (std::min)(1, count);  // there is a sink, and every second time a row more is protected
+    score.importance({0, first, (std::max)(0, count - first - count % 2), positions.data(), n, nullptr, &vs, &ks},
+                     out.data());
+  }
+  const buzz::RowsView<float> k(buzz::View<const float>(keys.data(), 1, n, 1)),
+      v(buzz::View<const float>(values.data(), 1, n, 1));
+  const buzz::FloatRowsOf<float> ks(k), vs(v);
+  score.importance({0, 0, n, positions.data(), n, nullptr, &vs, &ks}, out.data());
+  return out;
+}
+
+// The slow way: every row's share in every later one, in the power mean, from the first or from the last that is none.
+TEST(Calibrated, LeavesATrail) {
+  oracle::Random random(31);
+  for (int i = 0; i < 200; ++i) {
+    const std::size_t n = static_cast<std::size_t>(random.in(0, 12));
+    Floats keys(n);
+    Rows positions;
+    for (std::size_t r = 0; r < n; ++r) {
+      keys[r] = random.one_in(6) ? kNan : random.real();
+      positions.push_back((r == 0 ? 0 : positions.back()) + (random.one_in(3) ? random.in(1, 20) : 1));
+    }
+    buzz::WeightsOptions o = options(weights(1, 0));
+    o.power = random.of({0.f, 0.1f, 1.f, 10.f});
+    o.trail = random.of({0.5f, 2.f, 1000.f});
+    const std::vector<double> got = asked(o, keys, positions);
+    const double power = static_cast<double>(o.power);
+    for (std::size_t r = 0; r < n; ++r) {
+      if (buzz::is_nan(keys[r])) {
+        EXPECT_TRUE(buzz::is_nan(got[r]));
+        continue;
+      }
+      std::size_t first = r;
+      while (first > 0 && !buzz::is_nan(keys[first - 1])) --first;
+      double mean = 0;
+      for (std::size_t s = first; s <= r; ++s) {
+        const auto left = [&](std::size_t at) {
+          return std::exp((positions[at] - positions[r]) / static_cast<double>(o.trail));
+        };
+        const double share = left(s) - (s == first ? 0 : left(s - 1)), x = static_cast<double>(keys[s]);
+        mean += share * (power > 0 ? std::exp(power * x) : x);
+      }
+      EXPECT_NEAR(got[r], mean, 1e-4 * std::abs(mean) + 1e-5) << i << " " << r;
+    }
+  }
+  for (float trail : {-0.1f, 1000.5f, kInf, kNan}) {
+    buzz::WeightsOptions o;
+    o.trail = trail;
+    EXPECT_EQ(refused([&] { check(o); }), "trail");
+  }
+}
+
 /// The positions that a cache of that policy holds after tokens with these keys and values.
 template <class Cache>
 Rows kept(Cache& cache, const Floats& keys) {

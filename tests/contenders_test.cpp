@@ -160,10 +160,12 @@ TEST(Replay, KeepsWhatTheSecondReadingLooksAt) {
     std::string options, sharing;
     double power;
     int window;
+    double trail = 0;
   };
-  const std::vector<Case> cases = {{":window=0.1,sharing=head,power=0", "head", 0, 5},
-                                   {":window=0.5,sharing=layer,power=0.7", "layer", 0.7, 23},
-                                   {":window=0.1,sharing=model,power=0.2", "model", 0.2, 5}};
+  const std::vector<Case> cases = {{":window=0.1,sharing=head,power=0,trail=0", "head", 0, 5},
+                                   {":window=0.5,sharing=layer,power=0.7,trail=0", "layer", 0.7, 23},
+                                   {":window=0.1,sharing=model,power=0.2,trail=0", "model", 0.2, 5},
+                                   {":window=0.1,sharing=model,power=0.2,trail=2", "model", 0.2, 5, 2}};
   o.policies = {"snap_kv"};
   Members members;
   for (const Case& c : cases) {
@@ -184,8 +186,12 @@ TEST(Replay, KeepsWhatTheSecondReadingLooksAt) {
           for (int m = 0; m < layers; ++m)
             for (int g = 0; g < heads; ++g) {
               if ((cases[c].sharing != "model" && m != l) || (cases[c].sharing == "head" && g != h)) continue;
-              const double a = static_cast<double>(read.attention[static_cast<std::size_t>(m)](g, r)) + 1e-6;
-              sum += cases[c].power > 0 ? std::pow(a, cases[c].power) : std::log(a);
+              for (int s = cases[c].trail > 0 ? 0 : r; s <= r; ++s) {  // what each row leaves to it
+                const double a = static_cast<double>(read.attention[static_cast<std::size_t>(m)](g, s)) + 1e-6;
+                sum += (cases[c].power > 0 ? std::pow(a, cases[c].power) : std::log(a)) *
+                       (s == r ? 1 : std::exp((s - r) / cases[c].trail)) /
+                       (s == 0 ? 1 - std::exp(-1 / cases[c].trail) : 1);  // nothing is before the first
+              }
             }
           middle.emplace_back(-sum, r);
         }

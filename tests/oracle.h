@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -70,6 +71,7 @@ class Cache {
   explicit Cache(const Options& options)
       : o_(options),
         heads_(static_cast<std::size_t>(options.kv_heads)),
+        foretold_(static_cast<std::size_t>(options.kv_heads)),
         asked_(static_cast<std::size_t>(options.query_heads)) {
     turning_.to = [options](const Vector& x, double position) { return rotate(x, position, options); };
     turning_.compact = options.rope_compact;
@@ -363,11 +365,35 @@ class Cache {
         Row& row = rows[static_cast<std::size_t>(i)];
         row.key = rotate(row.key, o_.rope_compact ? -i : -row.position, o_);
       }
-    return oracle::importance(rows, h, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
+    if (o_.score == Score::calibrated) return foretold(rows, h);
+    return oracle::importance(rows, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
+  }
+
+  /// Each row's number, of when it was first asked about: mixed with the number of the row before it.
+  std::vector<double> foretold(const std::vector<Row>& rows, int h) const {
+    std::map<int, double>& numbers = foretold_[static_cast<std::size_t>(h)];
+    std::vector<double> result;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      const int position = rows[r].position;
+      if (numbers.count(position) == 0) {
+        double number = calibrated(rows[r], h);
+        const double before = r == 0 ? std::nan("") : result[r - 1];
+        if (o_.trail > 0 && !std::isnan(before)) {
+          const double share = std::exp((rows[r - 1].position - position) / o_.trail);
+          number = share * before + (1 - share) * number;
+        }
+        if (!std::isnan(number)) numbers[position] = number;
+        result.push_back(number);
+      } else {
+        result.push_back(numbers[position]);
+      }
+    }
+    return result;
   }
 
   Options o_;
-  std::vector<std::vector<Row>> heads_;  // [kv_heads][rows]
+  std::vector<std::vector<Row>> heads_;                  // [kv_heads][rows]
+  mutable std::vector<std::map<int, double>> foretold_;  // [kv_heads]: by position
   int hive_ = 0, next_position_ = 0;
   std::set<int> pins_;
   Probabilities probabilities_;

@@ -139,6 +139,7 @@ inline void set_kind(Config* c) {
   o.shared = k == Kind::tova || k == Kind::key_outliers;
   if (k == Kind::tova) o.attention = AttentionKind::newest;
   if (k == Kind::key_diff) o.unlike = Unlike::direction;
+  if (k == Kind::calibrated) o.trail = o.fade == 0 ? 0 : o.window / 4.;
   if (k != Kind::key_outliers) o.fade = 0;
 }
 
@@ -323,6 +324,7 @@ typename P::Options library_options(const Config& c) {
     result.sharpness = static_cast<float>(o.sharpness);
   }
   if constexpr (std::is_base_of<buzz::TriOptions, O>::value) result.reach = o.reach;
+  if constexpr (std::is_base_of<buzz::WeightsOptions, O>::value) result.trail = static_cast<float>(o.trail);
   if constexpr (std::is_base_of<buzz::Segments::Options, O>::value) {
     result.threshold = o.threshold;
     result.stride = o.stride;

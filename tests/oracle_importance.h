@@ -56,6 +56,7 @@ struct Options {
   double sharpness = 0;            // Score::cap
   bool times_value = true;         // Score::expected
   int reach = 1;                   // Score::tri
+  double trail = 0;                // Score::calibrated
   bool shared = false;             // a row is as important as it is to all heads together
   Select select = Select::segments;
   int sink = 4, window = 160, threshold = 400;
@@ -410,8 +411,8 @@ inline std::vector<double> expecting(const std::vector<Vector>& keys, const std:
   return result;
 }
 
-/// How important each row of head h is to it, [rows]; rows [begin, end) are those that an eviction may take.
-inline std::vector<double> importance(const std::vector<Row>& head, int h, int begin, int end, int next_position,
+/// How important each row of a head is to it, [rows]; rows [begin, end) are those that an eviction may take.
+inline std::vector<double> importance(const std::vector<Row>& head, int begin, int end, int next_position,
                                       const Options& o) {
   std::vector<Vector> keys, values;
   for (const Row& row : head) keys.push_back(row.key);
@@ -432,8 +433,6 @@ inline std::vector<double> importance(const std::vector<Row>& head, int h, int b
   for (const Row& row : head) {
     if (o.score == Score::none)
       result.push_back(0);
-    else if (o.score == Score::calibrated)
-      result.push_back(calibrated(row, h));
     else if (o.score == Score::key_value)
       result.push_back(std::sqrt(dot(row.value, row.value)));
     else if (o.score == Score::attention && o.attention == AttentionKind::mean)

@@ -14,15 +14,14 @@ inline bool is_replay(const std::string& spec) { return spec.substr(0, spec.find
 
 /// What calibrated's weights estimate, known of a prompt.
 struct Replayed {
-  buzz::Policy policy;  // of user's scores
-  double power;         // that makes them of attention
+  buzz::Policy policy;           // of user's scores
+  buzz::WeightsOptions options;  // what makes them of attention
 
   /// spec: replay, and options of calibrated's but its weights. Errors: as sized_policy().
   Replayed(const std::string& spec, const Sizes& sizes)
       : policy(sized_policy("calibrated" + spec.substr(std::string("replay").size()), sizes)),
-        power(static_cast<double>(policy.score.calibrated.power)) {
-    if (policy.score.calibrated.weights != nullptr)
-      fail("weights", printable(spec), "none of replay, which reads again");
+        options(policy.score.calibrated) {
+    if (options.weights != nullptr) fail("weights", printable(spec), "none of replay, which reads again");
     policy.name = "replay";
     policy.score = buzz::user_score();
   }
@@ -30,7 +29,10 @@ struct Replayed {
   /// The scores of a layer's rows, of their attention: both [kv_heads, tokens].
   calibrate::Matrix scores(const calibrate::Matrix& attention) const {
     calibrate::Matrix scores = (attention.array() + calibrate::least_attention).log();
-    if (power > 0) scores = (scores.array() * static_cast<float>(power)).exp();
+    for (Eigen::Index t = 1; t < scores.cols() && options.trail > 0; ++t)
+      for (Eigen::Index h = 0; h < scores.rows(); ++h)
+        scores(h, t) = buzz::Calibrated::trailing(scores(h, t - 1), scores(h, t), 1, options);
+    if (options.power > 0) scores = (scores.array() * options.power).exp();
     return scores;
   }
 };

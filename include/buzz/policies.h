@@ -44,9 +44,10 @@ struct MiddleDiversityOptions : DiversityOptions {
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
 using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
 using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
-/// A small power: between the mean of logarithms, which too many heads share in, and the attention itself.
+/// A small power: between the mean of logarithms, which too many heads share in, and the attention itself. And a trail of
+/// some words.
 struct ForetoldOptions : WeightsOptions {
-  ForetoldOptions() { power = 0.2f; }
+  ForetoldOptions() { power = 0.2f, trail = 3; }
 };
 using CalibratedOptions = PolicyOptions<TopKOfText, ForetoldOptions>;
 using ExpectedAttentionOptions = PolicyOptions<TopKOfHistory, ExpectedOptions>;

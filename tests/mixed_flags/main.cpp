@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "processor.h"
 #include "unit.h"
 
 namespace {
@@ -45,11 +46,11 @@ void pass_around(const std::vector<Unit>& units, std::size_t first) {
 }  // namespace
 
 int main() {
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("avx2")) {
-    std::printf("this processor has not all of AVX2, FMA and AVX-512: nothing was run\n");
+  if (!runs(BUZZ_WIDEST)) {
+    std::printf("this processor has not all of %s and FMA: nothing was run\n", BUZZ_WIDEST);
     return 77;
   }
-  const std::vector<Unit> units = {unit_plain(), unit_avx2(), unit_avx512()};
+  const std::vector<Unit> units = {BUZZ_UNITS};
   for (const Unit& unit : units) std::printf("%s\n", unit.flags);
   for (std::size_t first = 0; first < units.size(); ++first) {
     pass_around<Bees<float>>(units, first);

@@ -1,18 +1,19 @@
 // Two files, neither of them optimised, so that no function is inlined: the first one's are plain, few, and what a
-// linker takes; the second's, BUZZ_WIDE, are for AVX-512, and have to find their own.
+// linker takes; the second's, BUZZ_WIDE, are for the widest registers, and have to find their own.
 
 #include <cmath>
 #include <cstdio>
 
 #include "buzz.h"
+#include "processor.h"
 
 #if !defined(BUZZ_WIDE)
 
 bool wide();
 
 int main() {
-  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("fma")) {
-    std::printf("this processor has not all of FMA and AVX-512: nothing was run\n");
+  if (!runs(BUZZ_WIDEST)) {
+    std::printf("this processor has not all of %s and FMA: nothing was run\n", BUZZ_WIDEST);
     return 77;
   }
   float x[32] = {};

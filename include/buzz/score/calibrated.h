@@ -17,6 +17,10 @@ namespace buzz {
 /// get; `power` above 0 makes of it the attention to that power, so that sums over heads weigh those that look sharply.
 /// It needs no attention, so it works beside flash kernels. A row that is not finite, or whose sum is none that a float
 /// has, has NaN.
+///
+/// With `trail` a row's number is a mean along the text: exp(-distance / trail) parts of the number of the row before
+/// it, distances in positions, the rest its own, both to `power`. What is said of something follows its name, and is of
+/// no use without the words between. Rows are asked about as they come, so that the row before is there.
 class Calibrated final : public Score {
  public:
   /// Of its options.
@@ -49,12 +53,29 @@ class Calibrated final : public Score {
   }
   /// O(head_dim + value_dim) for a row that it has not been asked about, else O(1).
   void importance(const Candidates& c, double* out) override {
-    float* numbers = numbers_.head(c.head) + c.first;
-    const double power = static_cast<double>(o_.power);
-    for (int i = 0; i < c.count; ++i) {
-      if (is_nan(numbers[i])) numbers[i] = number(c, c.first + i);
-      out[i] = power > 0 ? std::exp(power * static_cast<double>(numbers[i])) : static_cast<double>(numbers[i]);
+    float* numbers = numbers_.head(c.head);
+    const int end = c.first + c.count, asked = o_.trail > 0 ? c.values->rows() : end;
+    for (int r = o_.trail > 0 ? 0 : c.first; r < asked; ++r) {
+      if (!is_nan(numbers[r])) continue;
+      numbers[r] = number(c, r);
+      if (o_.trail > 0 && r > 0)
+        numbers[r] = trailing(numbers[r - 1], numbers[r], c.positions[r] - c.positions[r - 1], o_);
     }
+    const double power = static_cast<double>(o_.power);
+    for (int r = c.first; r < end; ++r) {
+      const double x = static_cast<double>(numbers[r]);
+      *out++ = power > 0 ? std::exp(power * x) : x;
+    }
+  }
+  /// A row's number behind the number `before` of the row that is so many positions before it; either may be NaN.
+  static float trailing(float before, float own, int distance, const WeightsOptions& o) {
+    if (is_nan(before) || is_nan(own)) return own;
+    const double a = static_cast<double>(before), b = static_cast<double>(own), power = static_cast<double>(o.power),
+                 share = std::exp(-distance / static_cast<double>(o.trail));
+    if (!(power > 0)) return static_cast<float>(share * a + (1 - share) * b);
+    const double most = (std::max)(a, b);  // exp() has room for what is left
+    return static_cast<float>(
+        most + std::log(share * std::exp(power * (a - most)) + (1 - share) * std::exp(power * (b - most))) / power);
   }
   void keep(const KeptRows& kept) override { numbers_.compact(kept); }
   int states() const override { return 1; }

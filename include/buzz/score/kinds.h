@@ -107,16 +107,21 @@ class Calibration;
 /// Is it one that the attention of Calibrated may be raised to?
 inline bool is_power(double x) { return is_finite(x) && x >= 0 && x <= 10; }
 
+/// Is it a distance that importance may trail over?
+inline bool is_trail(double x) { return is_finite(x) && x >= 0 && x <= 1000; }
+
 /// Options of the score Calibrated.
 struct WeightsOptions {
   std::shared_ptr<const Calibration> weights;  ///< the model's, of all its layers: see load_calibration()
   int layer = -1;   ///< whose of them; -1: not said, where there is more than one. Policy::for_layer() says it
   float power = 0;  ///< of the attention that they foretell; 0: its logarithm; 0 to 10
+  float trail = 0;  ///< positions over which what a row leaves to those behind it falls to 1/e; 0: nothing; 0 to 1000
 };
-/// Errors: layer, power. Weights are asked for where the score is made.
+/// Errors: layer, power, trail. Weights are asked for where the score is made.
 inline void check(const WeightsOptions& o) {
   require_at_least("layer", o.layer, -1);
   if (!is_power(static_cast<double>(o.power))) fail("power", std::to_string(o.power), "0 to 10");
+  if (!is_trail(static_cast<double>(o.trail))) fail("trail", std::to_string(o.trail), "0 to 1000");
 }
 
 /// Positions ahead that a score looks at, and distances: more are past any model's context.

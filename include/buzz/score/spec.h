@@ -162,6 +162,8 @@ struct ScoreSpec {
     }
     v.whole("layer", o.layer, -1, (std::numeric_limits<int>::max)(), "whose weights; a ModelCache says it itself");
     v.real("power", o.power, is_power, "0 to 10", "of the foretold attention; 0: its logarithm");
+    v.real("trail", o.trail, is_trail, "0 to 1000",
+           "positions over which importance is left to the rows behind; 0: none");
   }
   static void list(OptionVisitor& v, ExpectedOptions& o) {
     static const char* const factors[] = {"value", "nothing"};
