@@ -186,11 +186,11 @@ TEST(Replay, KeepsWhatTheSecondReadingLooksAt) {
           for (int m = 0; m < layers; ++m)
             for (int g = 0; g < heads; ++g) {
               if ((cases[c].sharing != "model" && m != l) || (cases[c].sharing == "head" && g != h)) continue;
-              for (int s = cases[c].trail > 0 ? 0 : r; s <= r; ++s) {  // what each row leaves to it
-                const double a = static_cast<double>(read.attention[static_cast<std::size_t>(m)](g, s)) + 1e-6;
+              for (int from = cases[c].trail > 0 ? 0 : r; from <= r; ++from) {  // what each row leaves to it
+                const double a = static_cast<double>(read.attention[static_cast<std::size_t>(m)](g, from)) + 1e-6;
                 sum += (cases[c].power > 0 ? std::pow(a, cases[c].power) : std::log(a)) *
-                       (s == r ? 1 : std::exp((s - r) / cases[c].trail)) /
-                       (s == 0 ? 1 - std::exp(-1 / cases[c].trail) : 1);  // nothing is before the first
+                       (from == r ? 1 : std::exp((from - r) / cases[c].trail)) /
+                       (from == 0 ? 1 - std::exp(-1 / cases[c].trail) : 1);  // nothing is before the first
               }
             }
           middle.emplace_back(-sum, r);

@@ -44,8 +44,8 @@ struct MiddleDiversityOptions : DiversityOptions {
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
 using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
 using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
-/// A small power: between the mean of logarithms, which too many heads share in, and the attention itself. And a trail of
-/// some words.
+/// A small power: between the mean of logarithms, which too many heads share in, and the attention itself. And a trail
+/// of some words.
 struct ForetoldOptions : WeightsOptions {
   ForetoldOptions() { power = 0.2f, trail = 3; }
 };
