@@ -37,8 +37,9 @@ buzz::WeightsOptions options(Weights w, int layer = -1) {
 }
 
 /// What the score says of rows [first, first + count) of every head, one after the other; keys [heads, rows, key_dim].
+/// positions: of rows, where the score has a trail.
 Floats scored(buzz::Calibrated& score, const Floats& keys, int key_dim, const Floats& values, int value_dim, int heads,
-              int first, int count) {
+              int first, int count, const Rows& positions = {}) {
   const int rows = static_cast<int>(keys.size()) / key_dim / heads;
   const buzz::RowsView<float> k(buzz::View<const float>(keys.data(), heads, rows, key_dim)),
       v(buzz::View<const float>(values.data(), heads, rows, value_dim));
@@ -46,7 +47,7 @@ Floats scored(buzz::Calibrated& score, const Floats& keys, int key_dim, const Fl
   Floats all;
   for (int h = 0; h < heads; ++h) {
     std::vector<double> out(static_cast<std::size_t>(count));
-    score.importance({h, first, count, nullptr, rows, nullptr, &vs, &ks}, out.data());
+    score.importance({h, first, count, positions.data(), rows, nullptr, &vs, &ks}, out.data());
     all.insert(all.end(), out.begin(), out.end());
   }
   return all;
@@ -135,24 +136,18 @@ TEST(Calibrated, IsTheForetoldAttentionToAPower) {
 }
 
 /// What the score says of a head's rows, asked about one after another, as they come: of one dimension, at `positions`.
-std::vector<double> asked(const buzz::WeightsOptions& o, const Floats& keys, const Rows& positions) {
+Floats asked(const buzz::WeightsOptions& o, const Floats& keys, const Rows& positions) {
   const int n = static_cast<int>(keys.size());
   buzz::Calibrated score = made(o, 1, n);
-  const Floats values(keys.size(), -10);  // so that a row's number is its key
-  std::vector<double> out(keys.size());
-  for (int count = 0; count <= n; ++count) {
-    const buzz::RowsView<float> k(buzz::View<const float>(keys.data(), 1, count, 1)),
-        v(buzz::View<const float>(values.data(), 1, count, 1));
-    const buzz::FloatRowsOf<float> ks(k), vs(v);
-    const int first = (std::min)(1, count);  // there is a sink, and every second time a row more is protected
-    score.importance({0, first, (std::max)(0, count - first - count % 2), positions.data(), n, nullptr, &vs, &ks},
-                     out.data());
+  const auto of_rows = [&](int rows, int first, int count) {
+    const Floats values(static_cast<std::size_t>(rows), -10);  // so that a row's number is its key
+    return scored(score, Floats(keys.begin(), keys.begin() + rows), 1, values, 1, 1, first, count, positions);
+  };
+  for (int rows = 0; rows <= n; ++rows) {
+    const int first = (std::min)(1, rows);  // there is a sink, and every second time a row more is protected
+    of_rows(rows, first, (std::max)(0, rows - first - rows % 2));
   }
-  const buzz::RowsView<float> k(buzz::View<const float>(keys.data(), 1, n, 1)),
-      v(buzz::View<const float>(values.data(), 1, n, 1));
-  const buzz::FloatRowsOf<float> ks(k), vs(v);
-  score.importance({0, 0, n, positions.data(), n, nullptr, &vs, &ks}, out.data());
-  return out;
+  return of_rows(n, 0, n);
 }
 
 // The slow way: every row's share in every later one, in the power mean, from the first or from the last that is none.
@@ -169,7 +164,7 @@ TEST(Calibrated, LeavesATrail) {
     buzz::WeightsOptions o = options(weights(1, 0));
     o.power = random.of({0.f, 0.1f, 1.f, 10.f});
     o.trail = random.of({0.5f, 2.f, 1000.f});
-    const std::vector<double> got = asked(o, keys, positions);
+    const Floats got = asked(o, keys, positions);
     const double power = static_cast<double>(o.power);
     for (std::size_t r = 0; r < n; ++r) {
       if (buzz::is_nan(keys[r])) {
@@ -186,7 +181,7 @@ TEST(Calibrated, LeavesATrail) {
         const double share = left(s) - (s == first ? 0 : left(s - 1)), x = static_cast<double>(keys[s]);
         mean += share * (power > 0 ? std::exp(power * x) : x);
       }
-      EXPECT_NEAR(got[r], mean, 1e-4 * std::abs(mean) + 1e-5) << i << " " << r;
+      EXPECT_NEAR(static_cast<double>(got[r]), mean, 1e-4 * std::abs(mean) + 1e-5) << i << " " << r;
     }
   }
   for (float trail : {-0.1f, 1000.5f, kInf, kNan}) {

@@ -54,12 +54,12 @@ class Calibrated final : public Score {
   /// O(head_dim + value_dim) for a row that it has not been asked about, else O(1).
   void importance(const Candidates& c, double* out) override {
     float* numbers = numbers_.head(c.head);
-    const int end = c.first + c.count, asked = o_.trail > 0 ? c.values->rows() : end;
-    for (int r = o_.trail > 0 ? 0 : c.first; r < asked; ++r) {
+    const bool trails = o_.trail > 0;  // then of all rows, while the row before each is there
+    const int end = c.first + c.count, made = trails ? c.values->rows() : end;
+    for (int r = trails ? 0 : c.first; r < made; ++r) {
       if (!is_nan(numbers[r])) continue;
       numbers[r] = number(c, r);
-      if (o_.trail > 0 && r > 0)
-        numbers[r] = trailing(numbers[r - 1], numbers[r], c.positions[r] - c.positions[r - 1], o_);
+      if (trails && r > 0) numbers[r] = trailing(numbers[r - 1], numbers[r], c.positions[r] - c.positions[r - 1], o_);
     }
     const double power = static_cast<double>(o_.power);
     for (int r = c.first; r < end; ++r) {
