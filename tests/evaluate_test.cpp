@@ -277,6 +277,19 @@ TEST(Page, NeedsNothingElseAndEscapes) {
     EXPECT_EQ(text.find(part), std::string::npos) << part;
 }
 
+TEST(LinePlot, IsAFileOfItsOwn) {
+  const std::string plot = evaluate::line_plot("rows", "x", "y", {{"a<b", {{0, 1}, {5, 2}}}});
+  const std::string file = evaluate::standalone({plot, plot}, {"a<b"});
+  EXPECT_EQ(file.find("<svg xmlns=\"http://www.w3.org/2000/svg\""), 0u);
+  EXPECT_NE(file.find(">a&lt;b</text>"), std::string::npos);
+  std::size_t opened = 0, closed = 0;
+  for (std::size_t at = 0; (at = file.find("<svg ", at)) != std::string::npos; ++at) ++opened;
+  for (std::size_t at = 0; (at = file.find("</svg>", at)) != std::string::npos; ++at) ++closed;
+  EXPECT_EQ(opened, 3u);
+  EXPECT_EQ(closed, 3u);
+  EXPECT_EQ(file.find("<div"), std::string::npos);
+}
+
 TEST(LinePlot, OfNothingIsNothing) { EXPECT_EQ(evaluate::line_plot("t", "x", "y", {}), ""); }
 
 TEST(LinePlot, OfOnePointHasAxes) {

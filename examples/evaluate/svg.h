@@ -122,6 +122,28 @@ inline std::string line_plot(const std::string& title, const std::string& x_name
   return out + "</svg></div><p class=\"legend\">" + legend + "</p>";
 }
 
+/// Plots of line_plot() below each other, as a file that needs no page around it; names: of their series, a legend for
+/// all.
+inline std::string standalone(const std::vector<std::string>& plots, const std::vector<std::string>& names) {
+  constexpr double width = 640, height = 360, top = 28;
+  const auto size = [](double x) { return svg::number(x); };
+  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size(width) + " " +
+                    size(top + height * static_cast<double>(plots.size())) +
+                    "\"><style>svg { --light: 45%; background: #fff } text { font: 12px system-ui, sans-serif; fill: "
+                    "#1d232b } .grid { stroke: #d5dae0 } .series { fill: none; stroke-width: 2 }</style>";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const double x = 60 + 180 * static_cast<double>(i);
+    out += "<line class=\"series\" style=\"" + svg::style(i) + "\" x1=\"" + size(x) + "\" x2=\"" + size(x + 28) +
+           "\" y1=\"14\" y2=\"14\"/>" + svg::text(x + 36, 18, "start", names[i]);
+  }
+  for (std::size_t i = 0; i < plots.size(); ++i) {
+    const std::size_t begin = plots[i].find("<svg ") + 5, end = plots[i].find("</svg>");
+    out += "<svg y=\"" + size(top + height * static_cast<double>(i)) + "\" width=\"" + size(width) + "\" height=\"" +
+           size(height) + "\" " + plots[i].substr(begin, end - begin) + "</svg>";
+  }
+  return out + "</svg>\n";
+}
+
 /// Values from 0 to 1 as shades, [rows][columns], each with its number in it.
 inline std::string heat_map(const std::string& title, const std::vector<std::string>& rows,
                             const std::vector<std::string>& columns, const std::vector<std::vector<double>>& values) {
