@@ -278,6 +278,33 @@ TEST(Models, AreTogetherPolicyByPolicy) {
   EXPECT_NE(page.html().find("<polyline"), std::string::npos);
 }
 
+TEST(Models, TakeFilesOfDocumentsAndSummaries) {
+  const TemporaryFolder folder;
+  evaluate::CommonOptions common = options();
+  common.policies = {"streaming"};
+  common.budgets = {"24"};
+  evaluate::ModelsOptions o;
+  o.models = {common.model};
+  o.tasks = {"summaries"};
+  const auto made = [&] { return evaluate::Models(common, "test", o); };
+  EXPECT_REFUSED_WITH("summaries = none, allowed: a file of JSON lines", made());
+  o.summaries.file = folder.write("bad.jsonl", "{\n");
+  EXPECT_THROW(made(), buzz::FileError) << "before anything is measured";
+  o.summaries.file = std::string(BUZZ_TEST_DIR) + "/data/summaries.jsonl";
+  o.summaries.tokens = 4;
+  o.documents.file = std::string(BUZZ_TEST_DIR) + "/data/questions.jsonl";
+  o.documents.tokens = 4;
+  evaluate::Models page = made();
+  const std::vector<evaluate::Table> tables = page.run();
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_NE(tables[0].title.find("Summaries of"), std::string::npos);
+  EXPECT_NE(tables[1].title.find("Questions of"), std::string::npos) << "a file asks for its task";
+  ASSERT_EQ(page.summaries().size(), 6u) << "four columns of the one, two of the other";
+  EXPECT_EQ(page.summaries()[0].rows[0][1].number.value, tables[0].rows[1][tables[0].column("ROUGE-1")].number.value);
+  EXPECT_EQ(page.summaries()[5].rows[0][1].number.value,
+            tables[1].rows[1][tables[1].column("log-likelihood - full")].number.value);
+}
+
 TEST(Models, RefuseListsThatDoNotGoTogether) {
   evaluate::ModelsOptions o;
   const auto made = [&] { evaluate::Models(options(), "test", o); };
@@ -290,7 +317,7 @@ TEST(Models, RefuseListsThatDoNotGoTogether) {
   EXPECT_REFUSED_WITH("tokens = 3, allowed: 2", made());
   o.tokens = {5};
   o.tasks = {"best"};
-  EXPECT_REFUSED_WITH("task = 'best', allowed: once, stream, pairs, needle, perplexity", made());
+  EXPECT_REFUSED_WITH("task = 'best', allowed: once, stream, pairs, needle, perplexity, documents, summaries", made());
   o.tasks = {};
   EXPECT_REFUSED_WITH("tasks = none", made());
 }

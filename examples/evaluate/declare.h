@@ -137,12 +137,17 @@ inline CLI::App* declare(CLI::App& app, ModelsOptions& o) {
   task->add_option("--models", o.models, "GGUF files, of the llama or gemma3 architecture")->required();
   task->add_option("--calibrations", o.calibrations,
                    "What buzz-calibrate made of each, for calibrated; none: that model goes without");
-  task->add_option("--tasks", o.tasks, "Of once, stream (facts), pairs, needle, perplexity")->capture_default_str();
+  task->add_option("--tasks", o.tasks,
+                   "Of once, stream (facts), pairs, needle, perplexity; with files documents, summaries")
+      ->capture_default_str();
   task->add_option("--sets", o.sets, "Sets of facts, and of pairs")->capture_default_str();
   declare_facts(*task, o.facts);
   task->get_option("--text")->required();
   task->add_option("--tokens", o.tokens, "Of a set of facts, about: of all models, or of each")->capture_default_str();
   task->add_option("--pieces", o.pieces, "Of the text, for perplexity")->capture_default_str();
+  task->add_option("--documents", o.documents.file, "JSON lines of question, answers, ctxs: as questions has --data");
+  task->add_option("--summaries", o.summaries.file, "JSON lines of document, summary: as summaries has --data");
+  task->add_option("--most", o.documents.most, "Lines of each of these files read")->capture_default_str();
   task->add_option("--out", o.out, "The HTML file")->capture_default_str();
   return task;
 }

@@ -9,10 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "evaluate/data_questions.h"
 #include "evaluate/facts.h"
 #include "evaluate/heat_maps.h"
 #include "evaluate/perplexity.h"
 #include "evaluate/questions.h"
+#include "evaluate/summaries.h"
 
 namespace evaluate {
 
@@ -23,6 +25,8 @@ struct ModelsOptions {
   std::vector<int> tokens = {1700};  // of a set of facts: of each model, or of all
   int sets = 7;                      // of facts, and of pairs
   int pieces = 4;                    // of the text, for perplexity
+  // Of the tasks of these names, which are none without a file.
+  DataOptions documents{"", 150, 32}, summaries{"", 150, 64};
   std::string out = "models.html";
 };
 
@@ -51,6 +55,8 @@ class Models {
     require_one_each("tokens", o_.tokens.size());
     if (o_.tasks.empty()) fail("tasks", "none", "at least one");
     for (const std::string& t : o_.tasks) find(t);
+    add_task("documents", o_.documents);
+    add_task("summaries", o_.summaries);
   }
 
   /// Measures; the tables of all models, as the page has them behind what they come to.
@@ -81,6 +87,16 @@ class Models {
         {"pairs", "Keys and values, after the prompt was read whole and cut once", true, answers, &Models::pairs},
         {"needle", "One fact at every depth, read whole and cut once", true, {}, &Models::needle},
         {"perplexity", "Running text, in a stream", false, {{"rise over full %", 2}}, &Models::perplexity},
+        {"documents",
+         "Questions of documents, in a stream, then asked",
+         false,
+         {{"F1 - full", 3}, {"log-likelihood - full", 2}},
+         &Models::documents},
+        {"summaries",
+         "Summaries of documents read in a stream",
+         false,
+         {{"ROUGE-1", 3}, {"ROUGE-2", 3}, {"ROUGE-L", 3}, {"nats/token - full", 2}},
+         &Models::summed_up},
     };
     std::string known;
     for (const Task& t : all) {
@@ -90,6 +106,14 @@ class Models {
     fail("task", printable(name), known);
   }
 
+  /// A file of data is wanted by its task, and asks for it.
+  void add_task(const char* name, const DataOptions& data) {
+    const bool named = std::find(o_.tasks.begin(), o_.tasks.end(), name) != o_.tasks.end();
+    if (named && data.file.empty()) fail<buzz::FileError>(name, "none", "a file of JSON lines");
+    if (data.file.empty()) return;
+    read_jsonl(data.file, static_cast<std::size_t>(data.most));  // what is wrong with it is told before hours of work
+    if (!named) o_.tasks.push_back(name);
+  }
   void require_one_each(const char* what, std::size_t count) const {
     if (count != o_.models.size())
       fail(what, static_cast<long long>(count), std::to_string(o_.models.size()) + ", one a model");
@@ -236,6 +260,9 @@ class Models {
     o.stream = 0;
     return Perplexity(common, o, read_texts(common, o.texts)).run()[0];
   }
+
+  Table documents(const Common& common, std::size_t) const { return DataQuestions(common, o_.documents).run()[0]; }
+  Table summed_up(const Common& common, std::size_t) const { return Summaries(common, o_.summaries).run()[0]; }
 
   CommonOptions common_;
   std::string built_;
