@@ -32,6 +32,11 @@ class Chat {
     return text.substr(std::min(read, text.size()));
   }
   void answered(const std::string& answer) { answer_ = answer; }
+  /// Has anything been said? What goes on with a saved conversation is told by resume().
+  bool begun() const { return !message_.empty(); }
+  /// Goes on behind another conversation's last answer, of which it has to know no more than whether there is one: how
+  /// an answer ends and the next message begins does not depend on it.
+  void resume(bool begun) { message_ = answer_ = begun ? "..." : ""; }
 
  private:
   std::string apply(const std::vector<llama_chat_message>& messages, bool before_answer) const {

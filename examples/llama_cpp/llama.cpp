@@ -166,15 +166,32 @@ class Session {
            " MiB of K and V and " + tiny_llama::mebibytes(eviction_->bytes()) + " MiB to choose them; " +
            to_text(eviction_->sequence().policy());
   }
-  void save(const std::string& path) { buzz::save_file(Saved{*eviction_}, path); }
-  void load(const std::string& path) { buzz::load_file(*eviction_, path); }
+  /// What the context holds, and where the conversation stands.
+  /// @{
+  void save(const std::string& path, const llama_cpp::Chat& chat) {
+    buzz::save_file(Saved{*eviction_, chat.begun()}, path);
+  }
+  void load(const std::string& path, llama_cpp::Chat& chat) {
+    Saved saved{*eviction_, false};
+    buzz::load_file(saved, path);
+    chat.resume(saved.begun);
+  }
+  /// @}
   long long tokens_read() const { return eviction_->report().tokens; }
 
  private:
   using Eviction = buzz::LlamaEviction<llama_context>;
   struct Saved {
     Eviction& eviction;
-    void save(std::ostream& out) const { eviction.save(out); }
+    bool begun;
+    void save(std::ostream& out) const {
+      eviction.save(out);
+      out.put(begun ? 1 : 0);
+    }
+    void load(std::istream& in) {
+      eviction.load(in);
+      begun = in.get() == 1;
+    }
   };
 
   /// The rows that fit --memory: window layers take the same whatever there are.
@@ -233,16 +250,16 @@ void read_prompt(Session& session, const std::string& text, const Arguments& a) 
 }
 
 /// A command of the chat; false: it was /quit.
-bool obey(const std::string& line, Session& session) {
+bool obey(const std::string& line, Session& session, llama_cpp::Chat& chat) {
   if (line == "/quit") return false;
   const auto path = [&] { return line.size() > 6 ? line.substr(6) : std::string(); };
   try {
     if (line == "/stats")
       std::printf("%s\n", session.status().c_str());
     else if (line.compare(0, 6, "/save ") == 0)
-      session.save(path());
+      session.save(path(), chat);
     else if (line.compare(0, 6, "/load ") == 0)
-      session.load(path());
+      session.load(path(), chat);
     else
       buzz::fail("command", "'" + line + "'", "/stats, /save FILE, /load FILE, /quit");
   } catch (const buzz::Error& error) {
@@ -276,7 +293,7 @@ void run(const Arguments& a) {
     }
     if (line.empty()) continue;
     if (line[0] == '/') {
-      if (!obey(line, session)) break;
+      if (!obey(line, session, chat)) break;
       continue;
     }
     interrupted = 0;

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """buzz-llama beside a real llama.cpp: the commands of examples/llama_cpp/README.md, bounds, refusals."""
 import argparse
+import os
+import pty
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,6 +22,28 @@ def held(out):
     """Tokens read, rows held, most rows and evictions of the last status line."""
     lines = re.findall(r"(\d+) tokens read, (\d+) of (\d+) rows held, .* (\d+) evictions", out.stderr)
     return tuple(map(int, lines[-1])) if lines else (0, 0, 0, 0)
+
+
+def interrupted(program, model):
+    """Ctrl-C as soon as an answer begins, in a terminal of its own; then /stats and /quit: what it said, exit code."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(program, [str(program), str(model), "--rows", "256", "--answer", "100000"])
+    said, sent = "", 0
+    steps = [("> ", "Count from one to a thousand.\n"), (" ", "\x03"), ("\n> ", "/stats\n"), ("\n> ", "/quit\n")]
+    begin, at = time.monotonic(), 0
+    while time.monotonic() - begin < 120:
+        try:
+            said += os.read(terminal, 4096).decode(errors="replace")
+        except OSError:  # it has ended
+            break
+        if sent < len(steps) and steps[sent][0] in said[at:]:
+            time.sleep(1)  # an answer has begun, or nothing more comes
+            os.write(terminal, steps[sent][1].encode())
+            at, sent = len(said), sent + 1
+    else:
+        os.kill(pid, signal.SIGKILL)
+    return said, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def main():
@@ -47,6 +73,7 @@ def main():
     bounded("rows", "--rows", rows, "--status-every", 1000)
     bounded("quantised cache", "--rows", rows, "--cache-type", "q8_0")
     bounded("quantised cache of 4 bits", "--rows", rows, "--cache-type", "q4_0")
+    bounded("cache of bfloat16", "--rows", rows, "--cache-type", "bf16")
     bounded("memory", "--memory", "15M" if gemma else "6M")
     if not gemma:
         bounded("attention", "--rows", rows, "--policy", "tova")
@@ -66,9 +93,19 @@ def main():
             out = run(options.bin / "buzz-llama-cpp-slots", options.model, book, "--tokens", 40, *more)
             check("three slots " + " ".join(more), out.returncode == 0, out)
         saved = options.bin / "chat.saved"
-        run(chat, options.model, "--rows", rows, "--answer", 4, text=f"My cat is called Mimi.\n/save {saved}\n")
-        out = run(chat, options.model, "--rows", rows, "--answer", 30, text=f"/load {saved}\nWhat is my cat called?\n/stats\n")
-        check("a conversation that was saved", out.returncode == 0 and "Mimi" in out.stdout, out)
+        first, second = "My cat is called Mimi.\n", "What is my cat called?\n/stats\n"
+        whole = run(chat, options.model, "--rows", rows, "--answer", 8, "--threads", 1, text=first + second)
+        run(chat, options.model, "--rows", rows, "--answer", 8, "--threads", 1, text=first + f"/save {saved}\n")
+        out = run(chat, options.model, "--rows", rows, "--answer", 8, "--threads", 1, text=f"/load {saved}\n" + second)
+        check("a conversation that was saved goes on as if it had not been",
+              out.returncode == 0 and "Mimi" in out.stdout and held(out)[1] == held(whole)[1] > 0 and
+              out.stdout.splitlines()[0] == whole.stdout.splitlines()[1], out)
+        out, code = interrupted(chat, options.model)
+        check("Ctrl-C stops an answer and not the program", code == 0 and "tokens read" in out, None)
+    out = run(options.bin / "buzz-llama-cpp-long", options.model, book, "--rows", rows, "--tokens", options.tokens,
+              "--without", 256, "--every", 256)
+    last = [line.split() for line in out.stdout.splitlines() if line.startswith("key_outliers")][-1:]
+    check("long", out.returncode == 0 and last and int(last[0][1]) == options.tokens and int(last[0][2]) <= rows, out)
     out = run(measure, options.model, book, "--rows", rows, "--policy", "key_outliers", "--cost", 200)
     check("cost: " + out.stdout.strip(), out.returncode == 0, out)
     return 0 if good else 1
