@@ -33,7 +33,7 @@ function(buzz_tests group kind)
 
   set(tests ${CMAKE_CURRENT_BINARY_DIR}/${group}_tests.cmake)
   add_executable(${group}_tests ${sources})
-  target_link_libraries(${group}_tests PRIVATE ${kind} ${instantiated})
+  target_link_libraries(${group}_tests PRIVATE ${kind} ${instantiated} buzz_oracle)
   target_precompile_headers(${group}_tests REUSE_FROM ${kind}_precompiled)
   add_custom_command(TARGET ${group}_tests POST_BUILD VERBATIM
                      COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${group}_tests> -DTESTS=${tests}

@@ -3,6 +3,7 @@
 // A cache of any element type and any policy behind one interface. Tests of all of them go through it: they are
 // compiled once and not a cache each, and BuzzCache<T, P> of them all is compiled once for all tests, in any_cache.cpp.
 
+#include <cmath>
 #include <iosfwd>
 #include <memory>
 
