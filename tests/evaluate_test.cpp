@@ -288,6 +288,7 @@ TEST(LinePlot, IsAFileOfItsOwn) {
   EXPECT_EQ(opened, 3u);
   EXPECT_EQ(closed, 3u);
   EXPECT_EQ(file.find("<div"), std::string::npos);
+  EXPECT_EQ(file.find("var("), std::string::npos) << "no page says what the variable is";
 }
 
 TEST(LinePlot, OfNothingIsNothing) { EXPECT_EQ(evaluate::line_plot("t", "x", "y", {}), ""); }

@@ -125,12 +125,13 @@ inline std::string line_plot(const std::string& title, const std::string& x_name
 /// Plots of line_plot() below each other, as a file that needs no page around it; names: of their series, a legend for
 /// all.
 inline std::string standalone(const std::vector<std::string>& plots, const std::vector<std::string>& names) {
-  constexpr double width = 640, height = 360, top = 28;
+  constexpr double width = 640, height = 360, top = 28, margin = 20;  // on the right, for the last tick's number
   const auto size = [](double x) { return svg::number(x); };
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size(width) + " " +
-                    size(top + height * static_cast<double>(plots.size())) +
-                    "\"><style>svg { --light: 45%; background: #fff } text { font: 12px system-ui, sans-serif; fill: "
-                    "#1d232b } .grid { stroke: #d5dae0 } .series { fill: none; stroke-width: 2 }</style>";
+  std::string out =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size(width + margin) + " " +
+      size(top + height * static_cast<double>(plots.size())) +
+      "\"><style>svg { background: #fff; overflow: visible } text { font: 12px system-ui, sans-serif; fill: "
+      "#1d232b } .grid { stroke: #d5dae0 } .series { fill: none; stroke-width: 2 }</style>";
   for (std::size_t i = 0; i < names.size(); ++i) {
     const double x = 60 + 180 * static_cast<double>(i);
     out += "<line class=\"series\" style=\"" + svg::style(i) + "\" x1=\"" + size(x) + "\" x2=\"" + size(x + 28) +
@@ -141,6 +142,9 @@ inline std::string standalone(const std::vector<std::string>& plots, const std::
     out += "<svg y=\"" + size(top + height * static_cast<double>(i)) + "\" width=\"" + size(width) + "\" height=\"" +
            size(height) + "\" " + plots[i].substr(begin, end - begin) + "</svg>";
   }
+  // Not all that draws SVG knows variables.
+  const std::string variable = "var(--light)";
+  for (std::size_t at = 0; (at = out.find(variable, at)) != std::string::npos;) out.replace(at, variable.size(), "45%");
   return out + "</svg>\n";
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 struct Arguments {
   std::string model, text, policy = "key_outliers", svg;
-  int tokens = 100000, without = 20000, rows = 512, chunk = 64, every = 1000, threads = 1;
+  int tokens = 100000, without = 8192, rows = 512, chunk = 64, every = 1000, threads = 1;
 };
 
 void declare(CLI::App& app, Arguments& a) {
