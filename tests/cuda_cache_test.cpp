@@ -285,6 +285,25 @@ TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
   }
 }
 
+TEST(CudaCache, AStepReplayedPastTheCapacityWritesNoRow) {
+  const buzz::Shape shape{2, 1, 64};
+  emulated::Twin<float> twin(shape, {}, buzz::policy("full:capacity=3"));
+  Tokens tokens(shape, 1);
+  Random random(1);
+  tokens.draw(random);
+  std::vector<std::function<void()>> kernels;
+  ASSERT_EQ(tokens.step(twin.cache, {1, 0, 1}, emulated::Stream(&kernels)), 0);
+  const char* memory = static_cast<const char*>(twin.memory.data());
+  const std::size_t bytes = emulated::Twin<float>::Cache::bytes(shape, {}, twin.cache.policy()).cache;
+  for (int i = 0; i < 3; ++i)  // the host, which is not asked, counts one
+    for (const auto& kernel : kernels) kernel();
+  const std::vector<char> full(memory, memory + bytes);
+  const Floats out = tokens.out;
+  for (const auto& kernel : kernels) kernel();
+  EXPECT_EQ(std::vector<char>(memory, memory + bytes), full);
+  EXPECT_EQ(tokens.out, out);
+}
+
 TEST(CudaCache, RefusesAndLaunchesNothing) {
   buzz::Shape shape{2, 1, 64};
   shape.max_chunk = 4;

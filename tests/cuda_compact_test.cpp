@@ -113,4 +113,41 @@ TEST(CudaCompact, EveryByteIsAsTheHostLeavesIt) {
   }
 }
 
+TEST(CudaCompact, MoreMovedKeysAreRotatedThanThereAreThreads) {
+  const int capacity = 400, left = 350, dim = 256, half = dim / 2;
+  Random random(1);
+  std::vector<float> keys(static_cast<std::size_t>(capacity * dim));
+  for (float& x : keys) x = random.real();
+  std::vector<double> frequencies;
+  for (int i = 0; i < half; ++i) frequencies.push_back(std::pow(10000., -i / static_cast<double>(half)));
+  std::vector<std::int32_t> kept;
+  for (int i = 0; i < left; ++i) kept.push_back(i < 20 ? i : i + 50 * (i % 2 == 0) + i / 20);
+  std::vector<float> expected = keys;
+  for (int r = 0; r < left; ++r)
+    for (int i = 0; i < half; ++i) {
+      const double angle = (r - kept[static_cast<std::size_t>(r)]) * frequencies[static_cast<std::size_t>(i)];
+      float &a = expected[static_cast<std::size_t>(r * dim + i)],
+            &b = expected[static_cast<std::size_t>(r * dim + half + i)];
+      const double x = static_cast<double>(a), y = static_cast<double>(b);
+      a = static_cast<float>(x * std::cos(angle) - y * std::sin(angle));
+      b = static_cast<float>(x * std::sin(angle) + y * std::cos(angle));
+    }
+  buzz::cuda::State state;
+  state.now = {capacity, 0, capacity};
+  buzz::cuda::Rerotate<float> kernel;
+  kernel.step.keys = buzz::cuda::dense(keys.data(), 1, capacity, dim);
+  kernel.step.kept = kept.data();
+  kernel.step.states = &state;
+  kernel.step.rotation.dims = dim;
+  kernel.step.rotation.interleaved = false;
+  kernel.step.rotation.frequencies = frequencies.data();
+  kernel.step.rule.heavy = kernel.step.rule.threshold = left;
+  kernel.step.protect = {0, 0};
+  kernel.step.head_dim = kernel.step.modifiers.value_dim = dim;
+  kernel.step.capacity = capacity;
+  ASSERT_LT(kernel.blocks() * kernel.threads, left * half);
+  emulated::Launcher::launch(kernel, {kernel.blocks(), 1, 1}, 1);
+  for (std::size_t i = 0; i < keys.size(); ++i) ASSERT_NEAR(keys[i], expected[i], 1e-5f) << i;
+}
+
 }  // namespace

@@ -7,8 +7,9 @@ namespace buzz {
 namespace cuda {
 
 /// Appends a call's keys, rotated, and values to the cached rows, with their positions and scores of 0, and leaves the
-/// rotations for the queries. A block a token and KV head of a sequence: grid (tokens, kv_heads, sequences).
-/// O(tokens * kv_heads * head_dim) a sequence.
+/// rotations for the queries. Where the capacity does not suffice, as in a step that is replayed too often, no row of
+/// that sequence is written and none is counted. A block a token and KV head of a sequence: grid (tokens, kv_heads,
+/// sequences). O(tokens * kv_heads * head_dim) a sequence.
 template <class T>
 struct Append {
   static constexpr int threads = 128;    ///< of a block
@@ -29,6 +30,7 @@ struct Append {
     const DeviceRotation& rotation = step.rotation;
     const Lengths before = step.states[s].then;
     const int row = before.rows + token, dims = rotation.dims;
+    const bool fits = before.rows <= step.capacity - step.queries.tokens;
     block.phase([&](int t) {
       for (int i = t; i < dims / 2; i += threads)
         rotation.angle(rotation.compact ? row : before.next + token, rotation.factor, i, shared.angles + i,
@@ -36,19 +38,19 @@ struct Append {
     });
     block.alone([&](int t) {
       const T *key = k.row(s, token, head), *value = v.row(s, token, head);
-      for (int d = t; d < step.head_dim || d < step.value_dim(); d += threads) {
+      for (int d = t; fits && (d < step.head_dim || d < step.value_dim()); d += threads) {
         if (d < step.head_dim)
           step.keys.row(s, head, row)[d] =
               rotation.rotates(d) ? from_float<T>(rotation.rotated(key, shared.angles, d)) : key[d];
         if (d < step.value_dim()) step.values.row(s, head, row)[d] = value[d];
       }
-      if (t == 0) {
+      if (t == 0 && fits) {
         step.positions[step.begin(s, head) + row] = before.next + token;
         step.scores[step.begin(s, head) + row] = 0;
       }
       if (head != 0) return;
       for (int i = t; i < dims; i += threads) step.angles_of(s, token)[i] = shared.angles[i];
-      if (t == 0 && token == 0) step.states[s].now = appended(before, step.queries.tokens);
+      if (t == 0 && token == 0) step.states[s].now = fits ? appended(before, step.queries.tokens) : before;
     });
   }
 };

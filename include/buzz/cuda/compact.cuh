@@ -92,18 +92,21 @@ struct Compact {
 };
 
 /// After Compact, in compact positions: rotates each key that moved on by the distance of its move, in place, in float,
-/// rounded once. A thread a pair of elements: grid (blocks(), kv_heads, sequences). O(moved rows * dims).
+/// rounded once. A thread a pair of elements, then the one as many on as there are threads: grid (blocks(), kv_heads,
+/// sequences). O(moved rows * dims).
 template <class T>
 struct Rerotate {
-  static constexpr int threads = 128;  ///< of a block
+  static constexpr int threads = 128;      ///< of a block
+  static constexpr int most_blocks = 256;  ///< a KV head
   /// None.
   struct Shared {};
 
   StepOf<T> step;  ///< keys, compacted, are rotated
 
-  /// Blocks a KV head: a thread for each pair of each of capacity rows.
+  /// Blocks a KV head: a thread for each pair of each of capacity rows, as far as most_blocks go.
   BUZZ_HOST_DEVICE int blocks() const {
-    return static_cast<int>((static_cast<long long>(step.capacity) * (step.rotation.dims / 2) - 1) / threads) + 1;
+    const long long wanted = (static_cast<long long>(step.capacity) * (step.rotation.dims / 2) - 1) / threads + 1;
+    return wanted < most_blocks ? static_cast<int>(wanted) : most_blocks;
   }
 
   /// One block's work; see block.cuh.
@@ -115,16 +118,18 @@ struct Rerotate {
     if (!step.rule.should_evict(now.regions(step.protect).middle())) return;
     const int rows = evicted(now, step.protect, step.rule).rows, half = rotation.dims / 2;
     const std::int32_t* from = step.kept_of(s, head);
+    const long long count = static_cast<long long>(rows) * half, stride = static_cast<long long>(blocks()) * threads;
     block.alone([&](int t) {
-      const long long i = static_cast<long long>(block.x()) * threads + t;
-      const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
-      if (row >= rows || from[row] == row) return;
-      float cos, sin;
-      rotation.angle(row - from[row], 1, pair, &cos, &sin);
-      T* key = step.keys.row(s, head, row);
-      const float a = to_float(key[rotation.first_of(pair)]), b = to_float(key[rotation.second_of(pair)]);
-      key[rotation.first_of(pair)] = from_float<T>(a * cos - b * sin);
-      key[rotation.second_of(pair)] = from_float<T>(a * sin + b * cos);
+      for (long long i = static_cast<long long>(block.x()) * threads + t; i < count; i += stride) {
+        const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
+        if (from[row] == row) continue;
+        float cos, sin;
+        rotation.angle(row - from[row], 1, pair, &cos, &sin);
+        T* key = step.keys.row(s, head, row);
+        const float a = to_float(key[rotation.first_of(pair)]), b = to_float(key[rotation.second_of(pair)]);
+        key[rotation.first_of(pair)] = from_float<T>(a * cos - b * sin);
+        key[rotation.second_of(pair)] = from_float<T>(a * sin + b * cos);
+      }
     });
   }
 };
