@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_attention.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
 
@@ -174,5 +175,71 @@ TEST(CudaAttend, Bfloat16IsTheOracles) {
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
+
+/// What is written against the definition in double; a row of NaN comes to those alone who see it.
+template <class T>
+void expect_definition(const emulated::CallSizes& s, Random& random, double tolerance) {
+  emulated::AttentionCall<T> call(s, random);
+  const int poisoned = random.in(0, 2 * s.rows), its_head = random.in(0, s.kv_heads - 1);  // a row that may be
+  if (poisoned < s.rows)
+    (random.one_in(2) ? call.key(its_head, poisoned) : call.value(its_head, poisoned))[0] = static_cast<T>(NAN);
+  call.template run<emulated::Launcher>(random.in(0, 1000));
+  const auto number = [](T x) { return static_cast<double>(static_cast<float>(x)); };
+  const auto expect_near = [](float x, double expected, double most, const char* what) {
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(x)) << what;
+    else
+      ASSERT_NEAR(static_cast<double>(x), expected, most * (1 + std::abs(expected))) << what;
+  };
+  for (int t = 0; t < s.tokens; ++t)
+    for (int head = 0; head < call.heads(); ++head) {
+      const int i = t * call.heads() + head, h = head / s.group, seen = s.rows - s.tokens + t + 1;
+      const int from = s.window == 0 ? 0 : std::max(0, seen - s.window);
+      std::vector<double> logits;
+      double total = 0;
+      for (int r = from; r < seen; ++r) {
+        double dot = 0;
+        for (int d = 0; d < s.dim; ++d)
+          dot += number(call.q[static_cast<std::size_t>(i * s.dim + d)]) * number(call.key(h, r)[d]);
+        logits.push_back(0.5 * dot);
+        total += std::exp(logits.back());
+        const int at = (head * s.tokens + t) * call.capacity + r;
+        expect_near(call.logits[static_cast<std::size_t>(at)], logits.back(), 1e-5, "logit");
+      }
+      expect_near(call.lse[static_cast<std::size_t>(i)], std::log(total), 1e-5, "log-sum-exp");
+      for (int d = 0; d < s.value_dim; ++d) {
+        double expected = 0;
+        for (int r = from; r < seen; ++r)
+          expected += std::exp(logits[static_cast<std::size_t>(r - from)]) / total * number(call.value(h, r)[d]);
+        expect_near(static_cast<float>(call.out[static_cast<std::size_t>(i * s.value_dim + d)]), expected, tolerance,
+                    "output");
+      }
+    }
+}
+
+/// All tails of a few steps, of 32 rows or fewer, with any sizes and both kinds of kernels.
+template <class T>
+void expect_definitions(std::uint64_t seed, double tolerance) {
+  Random random(seed);
+  for (int rows = 1; rows <= 100; ++rows) {
+    emulated::CallSizes s;
+    s.rows = rows;
+    s.tokens = std::min(rows, random.of({1, 1, 2, 9}));
+    s.kv_heads = random.in(1, 2);
+    s.group = random.in(1, 8);
+    s.dim = random.of({16, 64, 72, 80, 128, 136, 256});
+    s.value_dim = random.one_in(3) ? random.of({16, 72, 128, 256}) : s.dim;
+    s.splits = random.of({1, 1, 2, 3});
+    s.window = random.one_in(3) ? random.in(1, 70) : 0;
+    expect_definition<T>(s, random, tolerance);
+    ASSERT_FALSE(testing::Test::HasFatalFailure())
+        << rows << " rows, " << s.tokens << " tokens, group " << s.group << ", dim " << s.dim << ", value_dim "
+        << s.value_dim << ", splits " << s.splits << ", window " << s.window;
+  }
+}
+
+TEST(CudaAttend, TailsOfFloatsAreTheDefinitions) { expect_definitions<float>(1, 1e-5); }
+TEST(CudaAttend, TailsOfHalvesAreTheDefinitions) { expect_definitions<Eigen::half>(2, 1e-3); }
+TEST(CudaAttend, TailsOfBfloat16AreTheDefinitions) { expect_definitions<Eigen::bfloat16>(3, 8e-3); }
 
 }  // namespace

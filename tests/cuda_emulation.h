@@ -58,6 +58,21 @@ class Block {
           for (int l = 0; l < lanes; ++l) (threads[first + l].*values)[i] = sums[l];
         }
   }
+  template <int count, int offset, class V, class X, int n>
+  void swap(Private<V>& threads, X (V::*values)[n]) {
+    for (int t = 0; t < this->threads(); ++t)
+      if ((t & offset) == 0)
+        std::swap_ranges(threads[t].*values, threads[t].*values + count, threads[t + offset].*values);
+  }
+  template <int lanes, class V, class X, int n>
+  void share(Private<V>& threads, X (V::*values)[n]) {
+    constexpr int own = std::max(1, n / lanes);
+    for (int first = 0; first < this->threads(); first += lanes) {
+      X all[n];
+      for (int i = 0; i < n; ++i) all[i] = (threads[first + i * lanes / n].*values)[i % own];
+      for (int l = 0; l < lanes; ++l) std::copy_n(all, n, threads[first + l].*values);
+    }
+  }
   void add(int* counter, int n) { *counter += n; }
 
  private:

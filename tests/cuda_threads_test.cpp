@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "buzz/policy_list.h"
+#include "cuda_attention.h"
 #include "cuda_twin.h"
 #include "fibers.h"
 #include "oracle_config.h"
@@ -54,17 +55,36 @@ class Block {
   template <int lanes, class V, class X, int n>
   void add_lanes(Private<V>& threads, X (V::*values)[n]) {
     X(&x)[n] = threads[0].*values;
-    Fibers::Barrier& warp = *team_.warps[static_cast<std::size_t>(thread_ / 32)];
-    for (int offset = lanes / 2; offset > 0; offset /= 2) {
-      its(thread_).assign(x, x + n);
-      warp.wait();
-      for (int i = 0; i < n; ++i) x[i] += static_cast<X>(its(thread_ ^ offset)[static_cast<std::size_t>(i)]);
-      warp.wait();
-    }
+    for (int offset = lanes / 2; offset > 0; offset /= 2)
+      exchange(x, n, n, [&](int i) { x[i] += static_cast<X>(its(thread_ ^ offset)[static_cast<std::size_t>(i)]); });
+  }
+  template <int count, int offset, class V, class X, int n>
+  void swap(Private<V>& threads, X (V::*values)[n]) {
+    X(&x)[n] = threads[0].*values;
+    exchange(x, count, count,
+             [&](int i) { x[i] = static_cast<X>(its(thread_ ^ offset)[static_cast<std::size_t>(i)]); });
+  }
+  template <int lanes, class V, class X, int n>
+  void share(Private<V>& threads, X (V::*values)[n]) {
+    constexpr int own = std::max(1, n / lanes);
+    X(&x)[n] = threads[0].*values;
+    const int first = thread_ / lanes * lanes;
+    exchange(x, own, n,
+             [&](int i) { x[i] = static_cast<X>(its(first + i * lanes / n)[static_cast<std::size_t>(i % own)]); });
   }
   void add(int* counter, int n) { __atomic_fetch_add(counter, n, __ATOMIC_RELAXED); }
 
  private:
+  /// All of a warp have left their first `given` values before any calls take(i) for i < taken, and all have before any
+  /// goes on.
+  template <class X, class Take>
+  void exchange(const X* x, int given, int taken, Take&& take) {
+    Fibers::Barrier& warp = *team_.warps[static_cast<std::size_t>(thread_ / 32)];
+    its(thread_).assign(x, x + given);
+    warp.wait();
+    for (int i = 0; i < taken; ++i) take(i);
+    warp.wait();
+  }
   std::vector<double>& its(int thread) { return team_.exchange[static_cast<std::size_t>(thread)]; }
 
   Team& team_;
@@ -163,6 +183,22 @@ TEST(CudaThreads, ModifiedLogits) {
   attention.sinks = {0.5f, -1};
   attention.alibi_slopes = {0.5f, 0.25f};
   expect_the_same(buzz::policy("heavy_hitter:window=3,heavy=3"), {}, 1, attention);
+}
+
+TEST(CudaThreads, AttentionInSeveralSteps) {
+  for (const int group : {1, 3, 8}) {
+    emulated::CallSizes sizes;
+    sizes.rows = 105;
+    sizes.tokens = 2;
+    sizes.group = group;
+    oracle::Random random(1), again(1);
+    emulated::AttentionCall<float> phases(sizes, random), threads(sizes, again);
+    phases.run<emulated::Launcher>(1);
+    threads.run<Launcher>(1);
+    EXPECT_EQ(threads.out, phases.out);
+    EXPECT_EQ(threads.lse, phases.lse);
+    EXPECT_EQ(threads.scores, phases.scores);
+  }
 }
 
 TEST(CudaThreads, CompactionInSeveralTiles) {

@@ -11,6 +11,22 @@ namespace cuda {
 /// Where a largest logit begins; no infinity, of which compilers may take every number not to be.
 constexpr float lowest = -3.402823466e+38f;
 
+/// Softmaxes are computed with powers of two: a logit in their unit, and back.
+/// @{
+constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
+/// @}
+
+/// 2^x, to about 2^-22 of itself on the device; 0 below 2^-126 there.
+BUZZ_DEVICE inline float exp2_of(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
 /// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
 /// of each split the largest logit and the sum of exp(logit - largest). A split without rows: `lowest` and 0.
 struct Partial {
@@ -24,31 +40,60 @@ struct Partial {
 /// Softmax attention of a call's queries over a part of the cached rows, in one pass (Milakov and Gimelshein, arXiv
 /// 1805.02867), split over rows as in Flash-Decoding. A block takes `queries` query rows of one KV head, so that they
 /// share the loads: grid (splits * ceil(tokens * group / queries), kv_heads, sequences). Sixteen lanes read a row,
-/// `packs` packs of 16 bytes each. Rows past the end are never read, nor is a row that a query does not see multiplied
-/// by 0: there could be a NaN in it. Without `modified` there are no Modifiers, and values are of the keys' size,
-/// which is not looked at. O(tokens * query_heads * rows * head_dim).
+/// `packs` times 16 bytes each. Where a query sees each row of a step, nothing is asked of a row; else each logit is
+/// looked at. Rows past the end are never read, nor is a row that a query does not see multiplied by 0: there could be
+/// a NaN in it. Without `modified` there are no Modifiers, and values are of the keys' size, which is not looked at.
+/// O(tokens * query_heads * rows * head_dim).
+///
+/// A group's logits are `unroll` of the first query, then of the next, ... Its lanes deal them out among themselves, so
+/// that a logit is looked at, and its exponential made, once: lane l has those of one query, `own` of them.
 template <class T, int packs, int queries, bool modified>
 struct Attend {
-  static constexpr int threads = 128;                   ///< of a block
-  static constexpr int lanes = 16;                      ///< threads that read a row
-  static constexpr int groups = threads / lanes;        ///< of lanes
-  static constexpr int unroll = 4;                      ///< rows that a group has under way
-  static constexpr int at_once = groups * unroll;       ///< rows that the block has under way
-  static constexpr int values = packs * Pack<T>::size;  ///< most of a lane
-  static constexpr int dims = lanes * values;           ///< most of a row
-  /// What the block's groups of lanes leave for each other.
+  static constexpr int threads = 128;                       ///< of a block
+  static constexpr int lanes = 16;                          ///< threads that read a row
+  static constexpr int groups = threads / lanes;            ///< of lanes
+  static constexpr int unroll = packs < 4 ? 4 / packs : 1;  ///< rows that a group has under way: 8 loads with values
+  static constexpr int at_once = groups * unroll;           ///< rows that the block has under way
+  static constexpr int values = packs * Pack<T>::size;      ///< most of a lane
+  static constexpr int dims = lanes * values;               ///< most of a row
+  static constexpr int pairs = unroll * queries;            ///< of a query and a row that a group has under way
+  static constexpr int own = pairs > lanes ? pairs / lanes : 1;   ///< of them, a lane's
+  static constexpr int sharers = lanes / queries;                 ///< lanes that have logits of the same query
+  static constexpr int same = pairs < lanes ? lanes / pairs : 1;  ///< lanes that have the same logit
+  static_assert(sharers > 1, "two lanes a query at least");
+  /// What the block's groups of lanes leave for each other; before that, `out[0]` are the queries, rotated and scaled.
   struct Shared {
     float top[groups][queries];        ///< the largest logit
-    float sum[groups][queries];        ///< of exp(logit - top)
+    float sum[groups][queries];        ///< of 2^(logit - top)
     float out[groups][queries][dims];  ///< all lanes' parts
   };
-  /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`, which is its lane's part.
+  /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`. Logits are times log2(e).
   struct Lane {
-    float query[queries][values];    ///< rotated and scaled
-    float out[queries][values];      ///< the sum of exp(logit - top) times the value
-    float top[queries];              ///< the largest logit
-    float sum[queries];              ///< of exp(logit - top)
-    float logits[unroll * queries];  ///< of the rows under way, then their exp(logit - top)
+    float query[queries][values];  ///< rotated and scaled
+    float out[queries][values];    ///< the sum of 2^(logit - top) times the value
+    Bits keys[unroll][packs];      ///< of the rows under way
+    Bits rows[unroll][packs];      ///< their values
+    float logits[pairs];           ///< of them, then 2^(logit - top); below 0: the query does not see the row
+    float sent[pairs];             ///< room for deal_sums()
+    float before[queries];         ///< what the queries' sums so far are to be multiplied by
+    float top[1];                  ///< the largest logit of the lane's own query
+    float other[1];                ///< room for its maximum
+    float sum[1];                  ///< of 2^(logit - top), of the lane's own logits
+    float* kept;                   ///< where they go, by row; null: nowhere
+    int query_row;                 ///< the lane's own query, of the call; -1: none
+    int from;                      ///< the first row that it sees
+    int seen;                      ///< the end of those
+  };
+  /// A block's part of the work.
+  struct Part {
+    int s;            ///< the sequence
+    int head;         ///< the KV head
+    int first;        ///< of its query rows
+    int here;         ///< how many
+    int rows;         ///< cached ones
+    int end;          ///< of those to attend over
+    const T* keys;    ///< the head's first
+    const T* values;  ///< the same
   };
 
   StepOf<T> step;        ///< read
@@ -61,33 +106,52 @@ struct Attend {
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;
-    const int head = block.y(), s = block.z(), rows = step.states[s].now.rows;
-    const int here = step.queries.count() - first < queries ? step.queries.count() - first : queries;
+    const int rows = step.states[block.z()].now.rows, left = step.queries.count() - first;
+    const int here = left < queries ? left : queries;
     // No row but from the first query's first to the last one's last; the splits share those rows in whole steps.
     const int lead = step.template first_seen<modified>(first, rows);
     const int visible = step.queries.seen(first + here - 1, rows);
-    const int part = ((visible - lead - 1) / (at_once * partial.splits) + 1) * at_once;
-    const int begin = lead + split * part, end = visible - begin < part ? visible : begin + part;
+    const int share = ((visible - lead - 1) / (at_once * partial.splits) + 1) * at_once;
+    const int begin = lead + split * share, end = visible - begin < share ? visible : begin + share;
+    const T *keys = step.keys.row(block.z(), block.y(), 0), *its = step.values.row(block.z(), block.y(), 0);
+    const Part part{block.z(), block.y(), first, here, rows, end, keys, its};
+    // What all its queries see.
+    const int all_from = step.template first_seen<modified>(first + here - 1, rows);
+    const int all_seen = step.queries.seen(first, rows), all_end = all_seen < end ? all_seen : end;
 
     typename Block::template Private<Lane> lane(block);
-    block.alone([&](int t) { start(lane[t], t % lanes, s, head, first, here, rows); });
+    block.phase([&](int t) { load_queries(shared, t, part); });
+    block.phase([&](int t) { start(lane[t], shared, t % lanes, part); });
     for (int r = begin; r < end; r += at_once) {
-      block.alone([&](int t) { dots(lane[t], t % lanes, s, head, r + t / lanes, end); });
-      block.template add_lanes<lanes>(lane, &Lane::logits);
-      block.alone([&](int t) { add(lane[t], t % lanes, s, head, first, here, rows, r + t / lanes, end); });
+      const bool all = r >= all_from && r + at_once <= all_end;
+      if (!all) {
+        block.alone([&](int t) { load_keys<false>(lane[t], t, part, r); });
+        take<false>(block, lane, part, r, false);
+        continue;
+      }
+      block.alone([&](int t) { load_keys<true>(lane[t], t, part, r); });
+      for (bool more = true; more;) {
+        more = r + 2 * at_once <= all_end;
+        take<true>(block, lane, part, r, more);
+        if (more) r += at_once;
+      }
     }
+    block.alone([&](int t) {
+      if (t % same != 0) lane[t].sum[0] = 0;
+    });
+    block.template add_lanes<sharers>(lane, &Lane::sum);
     block.phase([&](int t) {
       const Lane& l = lane[t];
-      const int g = t / lanes;
+      const int g = t / lanes, i = t % lanes / sharers;
+      if (t % sharers == 0) shared.top[g][i] = l.top[0], shared.sum[g][i] = l.sum[0];
       BUZZ_UNROLL
-      for (int i = 0; i < queries; ++i) {
-        if (t % lanes == 0) shared.top[g][i] = l.top[i], shared.sum[g][i] = l.sum[i];
+      for (int k = 0; k < queries; ++k) {
         BUZZ_UNROLL
-        for (int j = 0; j < values; ++j) shared.out[g][i][element(t % lanes, j)] = l.out[i][j];
+        for (int j = 0; j < values; ++j) shared.out[g][k][element(t % lanes, j)] = l.out[k][j];
       }
     });
     block.alone([&](int t) {
-      for (int i = 0; i < here; ++i) finish(shared, t, s, head, first + i, i, split);
+      for (int i = 0; i < here; ++i) finish(shared, t, part, i, split);
     });
   }
 
@@ -98,141 +162,209 @@ struct Attend {
     return (j / Pack<T>::size * lanes + lane) * Pack<T>::size + j % Pack<T>::size;
   }
 
-  BUZZ_DEVICE void start(Lane& l, int lane, int s, int head, int first, int here, int rows) const {
+  BUZZ_DEVICE void load_queries(Shared& shared, int t, const Part& part) const {
+    for (int i = 0; i < queries; ++i) {
+      const bool some = i < part.here;
+      const int token = some ? step.queries.token(part.first + i) : 0;
+      const T* row = q.row(part.s, token, some ? step.queries.head(part.head, part.first + i) : 0);
+      const float* angles = step.angles_of(part.s, token);
+      const float unit = modified ? 1 : log2_e;  // what is done to logits is done in their own
+      const float factor = some ? unit * step.template sharpness<modified>(part.first + i, part.rows) : 0;
+      for (int d = t; d < dims; d += threads)
+        shared.out[0][i][d] = some && d < step.head_dim ? factor * step.rotation.rotated(row, angles, d) : 0;
+    }
+  }
+
+  BUZZ_DEVICE void start(Lane& l, const Shared& shared, int lane, const Part& part) const {
     BUZZ_UNROLL
     for (int i = 0; i < queries; ++i) {
-      l.top[i] = lowest;
-      l.sum[i] = 0;
-      const bool some = i < here;
-      const int token = some ? step.queries.token(first + i) : 0;
-      const T* row = q.row(s, token, some ? step.queries.head(head, first + i) : 0);
-      const float* angles = step.angles_of(s, token);
-      const float sharpness = some ? step.template sharpness<modified>(first + i, rows) : 0;
       BUZZ_UNROLL
       for (int j = 0; j < values; ++j) {
-        const int d = element(lane, j);
-        l.query[i][j] = some && d < step.head_dim ? sharpness * step.rotation.rotated(row, angles, d) : 0;
+        l.query[i][j] = shared.out[0][i][element(lane, j)];
         l.out[i][j] = 0;
       }
     }
+    l.top[0] = lowest;
+    l.sum[0] = 0;
+    const int mine = lane / sharers;
+    l.query_row = mine < part.here ? part.first + mine : -1;
+    l.seen = mine < part.here ? step.queries.seen(l.query_row, part.rows) : 0;
+    l.from = mine < part.here ? step.template first_seen<modified>(l.query_row, part.rows) : 0;
+    l.kept = nullptr;
+    if (partial.logits != nullptr && mine < part.here && lane % same == 0)
+      l.kept = partial.logits + step.query_at(part.s, part.head, l.query_row) * step.capacity;
   }
 
-  /// The lane's packs of rows r, r + groups, ... below end: all loads are under way before the first is used.
-  template <bool of_values>
-  BUZZ_DEVICE void load(int lane, int s, int head, int r, int end, Pack<T> (&to)[unroll][packs]) const {
+  /// Takes at_once rows from row r on, whose keys are loaded, into the softmax and the weighted sum of the values; all:
+  /// each query sees each. more: the same is true of the at_once rows after them, whose keys are loaded.
+  template <bool all, class Block, class Lanes>
+  BUZZ_DEVICE void take(Block& block, Lanes& lane, const Part& part, int r, bool more) const {
+    block.alone([&](int t) {
+      load_rows<all>(lane[t].rows, part.values, step.values.inner, value_dim(), t, r, part.end);
+      dots(lane[t], t % lanes);
+      if (all && more) load_keys<all>(lane[t], t, part, r + at_once);
+    });
+    deal_sums<pairs, lanes / 2>(block, lane, &Lane::logits, &Lane::sent);
+    block.alone([&](int t) { find_top<all>(lane[t], t % lanes, part, r + t / lanes); });
+    raise_top<1>(block, lane);
+    block.alone([&](int t) { weigh<all>(lane[t], t % lanes, part, r + t / lanes); });
+    block.template share<lanes>(lane, &Lane::logits);
+    block.template share<lanes>(lane, &Lane::before);
+    block.alone([&](int t) { add<all>(lane[t]); });
+  }
+
+  /// The 16 bytes of thread t, of each pack, of its group's rows from row r on. In place of a row past the end it is
+  /// the last one, in place of what is past a row's dimensions its first. What is loaded here is used after later
+  /// loads.
+  template <bool all>
+  BUZZ_DEVICE void load_rows(Bits (&to)[unroll][packs], const T* from, long long stride, int dim, int t, int r,
+                             int end) const {
+    const int first = r + t / lanes;
+    from += stride * (all || first < end ? first : end - 1);
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        const int d = element(lane, p * Pack<T>::size);
-        if (r + u * groups < end && d < (of_values ? value_dim() : step.head_dim))
-          to[u][p] =
-              *reinterpret_cast<const Pack<T>*>((of_values ? step.values : step.keys).row(s, head, r + u * groups) + d);
+        const int d = element(t % lanes, p * Pack<T>::size);
+        to[u][p] = bits_at(from + (d < dim ? d : 0));
       }
+      if (all || first + (u + 1) * groups < end) from += groups * stride;
     }
+  }
+  template <bool all>
+  BUZZ_DEVICE void load_keys(Lane& l, int t, const Part& part, int r) const {
+    load_rows<all>(l.keys, part.keys, step.keys.inner, step.head_dim, t, r, part.end);
   }
 
   /// The lane's part of those rows' logits.
-  BUZZ_DEVICE void dots(Lane& l, int lane, int s, int head, int r, int end) const {
-    Pack<T> rows[unroll][packs];
-    load<false>(lane, s, head, r, end, rows);
+  BUZZ_DEVICE void dots(Lane& l, int lane) const {
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
       BUZZ_UNROLL
-      for (int i = 0; i < queries; ++i) l.logits[u * queries + i] = 0;
+      for (int i = 0; i < queries; ++i) l.logits[i * unroll + u] = 0;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (r + u * groups >= end || element(lane, p * Pack<T>::size) >= step.head_dim) continue;
+        Bits bits = l.keys[u][p];
+        BUZZ_UNROLL
+        for (std::uint32_t& word : bits.words) word = element(lane, p * Pack<T>::size) < step.head_dim ? word : 0;
+        float key[Pack<T>::size];
+        Unpack<T>::floats(bits, key);
         BUZZ_UNROLL
         for (int e = 0; e < Pack<T>::size; ++e) {
-          const float key = to_float(rows[u][p].values[e]);
           BUZZ_UNROLL
-          for (int i = 0; i < queries; ++i) l.logits[u * queries + i] += l.query[i][p * Pack<T>::size + e] * key;
+          for (int i = 0; i < queries; ++i) l.logits[i * unroll + u] += l.query[i][p * Pack<T>::size + e] * key[e];
         }
       }
     }
   }
 
-  /// Takes those rows into the softmax and the weighted sum of the values.
-  BUZZ_DEVICE void add(Lane& l, int lane, int s, int head, int first, int here, int rows, int r, int end) const {
-    Pack<T> held[unroll][packs];
-    load<true>(lane, s, head, r, end, held);
+  /// The row, beside the group's first under way, of the lane's own logit i.
+  static BUZZ_DEVICE int own_row(int lane, int i) { return (lane * pairs / lanes + i) % unroll * groups; }
+  BUZZ_DEVICE bool sees(const Lane& l, int row) const { return row < l.seen && !(modified && row < l.from); }
+
+  /// Finishes the lane's own logits; other: the largest of them and of `top`.
+  template <bool all>
+  BUZZ_DEVICE void find_top(Lane& l, int lane, const Part& part, int r) const {
+    l.other[0] = l.top[0];
     BUZZ_UNROLL
-    for (int i = 0; i < queries; ++i) {
-      const int seen = i < here ? step.queries.seen(first + i, rows) : 0;
-      const int from = step.template first_seen<modified>(first + i, rows);
-      float top = l.top[i];
-      BUZZ_UNROLL
-      for (int u = 0; u < unroll; ++u) {
-        const int row = r + u * groups;
-        if (row >= end || row >= seen || (modified && row < from)) continue;
-        float& logit = l.logits[u * queries + i];
-        if constexpr (modified) logit = step.modified(logit, s, head, first + i, seen - 1, row);
-        if (logit > top) top = logit;
-        if (partial.logits != nullptr && lane == (u * queries + i) % lanes) logits_of(s, head, first + i)[row] = logit;
+    for (int i = 0; i < own; ++i) {
+      const int row = r + own_row(lane, i);
+      float& logit = l.logits[i];
+      if constexpr (modified) {
+        const bool some = all ? l.query_row >= 0 : sees(l, row) && row < part.end;
+        if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.query_row, l.seen - 1, row);
       }
-      // Equal infinities: before the first row, whose sum of 0 stays.
-      const float before = l.top[i] == top ? 1 : ::expf(l.top[i] - top);
-      l.top[i] = top;
-      l.sum[i] *= before;
+      if (all || (sees(l, row) && row < part.end)) l.other[0] = ::fmaxf(l.other[0], logit);
+    }
+  }
+  /// other: the largest of those that share a query.
+  template <int offset, class Block, class Lanes>
+  BUZZ_DEVICE void raise_top(Block& block, Lanes& lane) const {
+    if constexpr (offset < sharers) {
+      block.alone([&](int t) { lane[t].sent[0] = lane[t].other[0]; });
+      block.template swap<1, offset>(lane, &Lane::sent);
+      block.alone([&](int t) { lane[t].other[0] = ::fmaxf(lane[t].other[0], lane[t].sent[0]); });
+      raise_top<offset * 2>(block, lane);
+    }
+  }
+
+  /// The lane's own logits become weights, with `other` the largest so far.
+  template <bool all>
+  BUZZ_DEVICE void weigh(Lane& l, int lane, const Part& part, int r) const {
+    const float top = l.other[0];
+    // Equal infinities: before the first row, whose sum of 0 stays.
+    l.before[0] = l.top[0] == top ? 1 : exp2_of(l.top[0] - top);
+    l.top[0] = top;
+    l.sum[0] *= l.before[0];
+    BUZZ_UNROLL
+    for (int i = 0; i < own; ++i) {
+      const int row = r + own_row(lane, i);
+      float& logit = l.logits[i];
+      if (!all && !(sees(l, row) && row < part.end)) {
+        logit = -1;
+        continue;
+      }
+      if (l.kept != nullptr) l.kept[row] = logit * ln_2;
+      logit = exp2_of(logit - top);
+      l.sum[0] += logit;
+    }
+  }
+
+  /// Adds the values by their weights.
+  template <bool all>
+  BUZZ_DEVICE void add(Lane& l) const {
+    bool raised = false;
+    BUZZ_UNROLL
+    for (int i = 0; i < queries; ++i) raised |= l.before[i] != 1;
+    if (raised) {
       BUZZ_UNROLL
-      for (int j = 0; j < values; ++j) l.out[i][j] *= before;
-      BUZZ_UNROLL
-      for (int u = 0; u < unroll; ++u) {
-        const int row = r + u * groups;
-        if (row >= end || row >= seen || (modified && row < from)) continue;
-        float& p = l.logits[u * queries + i];
-        p = ::expf(p - top);
-        l.sum[i] += p;
+      for (int i = 0; i < queries; ++i) {
+        BUZZ_UNROLL
+        for (int j = 0; j < values; ++j) l.out[i][j] *= l.before[i];
       }
     }
     BUZZ_UNROLL
     for (int u = 0; u < unroll; ++u) {
-      const int row = r + u * groups;
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
-        if (row >= end || element(lane, p * Pack<T>::size) >= value_dim()) continue;
+        float x[Pack<T>::size];
+        Unpack<T>::floats(l.rows[u][p], x);
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
-          if (i >= here || row >= step.queries.seen(first + i, rows)) continue;
-          if (modified && row < step.template first_seen<modified>(first + i, rows)) continue;
+          const float weight = l.logits[i * unroll + u];
+          if (!all && weight < 0) continue;
           BUZZ_UNROLL
-          for (int e = 0; e < Pack<T>::size; ++e)
-            l.out[i][p * Pack<T>::size + e] += l.logits[u * queries + i] * to_float(held[u][p].values[e]);
+          for (int e = 0; e < Pack<T>::size; ++e) l.out[i][p * Pack<T>::size + e] += weight * x[e];
         }
       }
     }
   }
 
-  /// The groups' parts of query row i become the split's, or the output.
-  BUZZ_DEVICE void finish(const Shared& shared, int t, int s, int head, int i, int slot, int split) const {
+  /// The groups' parts of the block's query row i become the split's, or the output.
+  BUZZ_DEVICE void finish(const Shared& shared, int t, const Part& part, int i, int split) const {
     float top = lowest, sum = 0, weights[groups];
-    for (int g = 0; g < groups; ++g)
-      if (shared.top[g][slot] > top) top = shared.top[g][slot];
+    for (int g = 0; g < groups; ++g) top = ::fmaxf(top, shared.top[g][i]);
     for (int g = 0; g < groups; ++g) {
-      const float its = shared.top[g][slot];
-      weights[g] = its == top ? 1 : ::expf(its - top);
-      sum += weights[g] * shared.sum[g][slot];
+      const float its = shared.top[g][i];
+      weights[g] = its == top ? 1 : exp2_of(its - top);
+      sum += weights[g] * shared.sum[g][i];
     }
-    const int token = step.queries.token(i), query_head = step.queries.head(head, i);
-    const long long at = step.query_at(s, head, i) * partial.splits + split;
-    const float total = modified ? sum + step.sink_term(head, i, top) : sum;  // where there is one split
+    if (top != lowest) top *= ln_2;
+    const int row = part.first + i, token = step.queries.token(row), query_head = step.queries.head(part.head, row);
+    const long long at = step.query_at(part.s, part.head, row) * partial.splits + split;
+    const float total = modified ? sum + step.sink_term(part.head, row, top) : sum;  // where there is one split
     for (int d = t; d < value_dim(); d += threads) {
       float x = 0;
-      for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][slot][d];
+      for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][i][d];
       if (partial.splits == 1)
-        out.row(s, token, query_head)[d] = from_float<T>(x / total);
+        out.row(part.s, token, query_head)[d] = from_float<T>(x / total);
       else
         partial.out[at * value_dim() + d] = x;
     }
     if (t != 0) return;
     partial.top[at] = top;
     partial.sum[at] = sum;
-    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(s, head, i)] = top + ::logf(total);
-  }
-
-  BUZZ_DEVICE float* logits_of(int s, int head, int i) const {
-    return partial.logits + step.query_at(s, head, i) * step.capacity;
+    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(part.s, part.head, row)] = top + ::logf(total);
   }
 };
 

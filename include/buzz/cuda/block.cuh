@@ -69,6 +69,24 @@ class Block {
     for (int i = 0; i < n; ++i) BUZZ_UNROLL
     for (int offset = lanes / 2; offset > 0; offset /= 2) x[i] += __shfl_xor_sync(0xffffffffu, x[i], offset);
   }
+  /// Each thread's first `count` values become those of the thread `offset` (a power of two up to 16) from it.
+  template <int count, int offset, class V, class X, int n>
+  __device__ void swap(Private<V>& threads, X (V::*values)[n]) {
+    X(&x)[n] = threads[0].*values;
+    BUZZ_UNROLL
+    for (int i = 0; i < count; ++i) x[i] = __shfl_xor_sync(0xffffffffu, x[i], offset);
+  }
+  /// The inverse of deal_sums()' dealing: all of `lanes` threads have the n values of which each had its own.
+  template <int lanes, class V, class X, int n>
+  __device__ void share(Private<V>& threads, X (V::*values)[n]) {
+    constexpr int own = n > lanes ? n / lanes : 1;
+    X(&x)[n] = threads[0].*values;
+    X its[own];
+    BUZZ_UNROLL
+    for (int i = 0; i < own; ++i) its[i] = x[i];
+    BUZZ_UNROLL
+    for (int i = 0; i < n; ++i) x[i] = __shfl_sync(0xffffffffu, its[i % own], i * lanes / n, lanes);
+  }
   /// Adds to a counter that several threads of a phase add to.
   __device__ void add(int* counter, int n) { atomicAdd(counter, n); }
 };
@@ -88,18 +106,45 @@ struct Launcher {
   static constexpr Result success = cudaSuccess;            ///< all is well
   static constexpr Result invalid = cudaErrorInvalidValue;  ///< an argument was refused
 
-  /// Launches grid.x * grid.y * grid.z blocks; none of them is no error. Returns what cudaGetLastError() says, an
-  /// earlier call's error included; what goes wrong while the kernel runs is for the stream's next synchronisation.
+  /// Launches grid.x * grid.y * grid.z blocks; none of them is no error. Returns what this launch itself says: an
+  /// earlier call's error stays where cudaGetLastError() finds it. What goes wrong while the kernel runs is for the
+  /// stream's next synchronisation.
   template <class Kernel>
   static Result launch(const Kernel& kernel, Grid grid, Stream stream) {
     if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return success;
-    run<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z)),
-          Kernel::threads, 0, stream>>>(kernel);
-    return cudaGetLastError();
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
+    config.blockDim = dim3(Kernel::threads);
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, run<Kernel>, kernel);
   }
 };
 
 #endif
+
+/// Adds up each of a thread's first `count` values over the 2 * offset threads around it, and deals the sums out, which
+/// takes fewer steps than add_lanes(): values[i] of lane l becomes sum l * count / lanes + i, i < max(1, count /
+/// lanes). `sent` is room. count, offset: powers of two.
+template <int count, int offset, class Block, class Private, class V, class X, int n>
+BUZZ_DEVICE void deal_sums(Block& block, Private& threads, X (V::*values)[n], X (V::*sent)[n]) {
+  constexpr int half = count > 1 ? count / 2 : 1;
+  block.alone([&](int t) {
+    X(&x)[n] = threads[t].*values;
+    X(&y)[n] = threads[t].*sent;
+    BUZZ_UNROLL
+    for (int i = 0; i < half; ++i) {
+      const X low = x[i], high = x[i + count - half];
+      x[i] = (t & offset) != 0 ? high : low;
+      y[i] = (t & offset) != 0 ? low : high;
+    }
+  });
+  block.template swap<half, offset>(threads, sent);
+  block.alone([&](int t) {
+    BUZZ_UNROLL
+    for (int i = 0; i < half; ++i) (threads[t].*values)[i] += (threads[t].*sent)[i];
+  });
+  if constexpr (offset > 1) deal_sums<half, offset / 2>(block, threads, values, sent);
+}
 
 /// Each thread's number becomes the sum of those of the threads before it; returns the sum of all, to all. `a` and `b`
 /// are [threads] of shared memory. The threads' numbers are in a; the result is in a.

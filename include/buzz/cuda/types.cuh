@@ -74,6 +74,64 @@ struct alignas(16) Pack {
   T values[size];                              ///< side by side
 };
 
+/// 16 bytes of a row as they are stored: the device loads them at once, and takes them apart in registers.
+struct alignas(16) Bits {
+  std::uint32_t words[4];  ///< side by side
+};
+/// The 16 bytes at p, which is aligned to them, of device memory. Loads stay in the order in which they are written,
+/// and before the shuffles after them: the compiler would put off those that are used later.
+BUZZ_DEVICE inline Bits bits_at(const void* p) {
+  Bits bits;
+#if defined(__CUDA_ARCH__)
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(bits.words[0]), "=r"(bits.words[1]), "=r"(bits.words[2]), "=r"(bits.words[3])
+               : "l"(__cvta_generic_to_global(p)));
+#else
+  std::memcpy(&bits, p, sizeof bits);
+#endif
+  return bits;
+}
+
+/// unpack() by type.
+template <class T>
+struct Unpack {
+  /// The values in 16 bytes, as floats.
+  static BUZZ_DEVICE void floats(const Bits& bits, float (&x)[Pack<T>::size]) {
+    T values[Pack<T>::size];
+    memcpy(static_cast<void*>(values), &bits, sizeof values);
+    BUZZ_UNROLL
+    for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(values[i]);
+  }
+};
+#if defined(__CUDACC__)
+/// As Unpack.
+template <>
+struct Unpack<__half> {
+  /// The values in 16 bytes, as floats.
+  static __device__ void floats(const Bits& bits, float (&x)[8]) {
+    BUZZ_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      __half2 pair;
+      memcpy(&pair, &bits.words[i], sizeof pair);
+      const float2 both = __half22float2(pair);
+      x[2 * i] = both.x, x[2 * i + 1] = both.y;
+    }
+  }
+};
+/// As Unpack.
+template <>
+struct Unpack<__nv_bfloat16> {
+  /// The values in 16 bytes, as floats.
+  static __device__ void floats(const Bits& bits, float (&x)[8]) {
+    BUZZ_UNROLL
+    for (int i = 0; i < 4; ++i) {  // a bfloat16 is the first half of a float
+      x[2 * i] = __uint_as_float(bits.words[i] << 16);
+      x[2 * i + 1] = __uint_as_float(bits.words[i] & 0xffff0000u);
+    }
+  }
+};
+#endif
+
 /// A tensor on the device that somebody else owns: [sequences, outer, inner, dim], the last dimension side by
 /// side, the strides in elements. Inputs and outputs are [sequences, tokens, heads, dim], cached rows [sequences,
 /// kv_heads, rows, dim], dim being head_dim, of values and outputs value_dim.
