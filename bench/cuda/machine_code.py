@@ -3,7 +3,8 @@
 
 Compiles machine_code.cu for each processor and prints of each kernel: its registers; bytes that it spills; and of the loop
 that loads the most, as long as no other is in it: instructions, bytes that a warp loads in one pass, instructions for 4 KiB
-of those, and 16-byte loads under way before one of them is used. Nothing runs: all paths of the loop count as taken.
+of those, and 16-byte loads under way before one of them is used. Nothing runs: all paths of the loop count as taken, but
+those of warps whose lanes have parted where they shuffle.
 
 Ends with 1, and the kernel's name, where a number is worse than in machine_code.json: registers by more than the next
 multiple of 8, as the device gives them out, instructions by more than 3 percent, which another compiler may take.
@@ -70,19 +71,21 @@ def functions(listing):
 def natural_loops(code):
     """Sets of indices into code: what can go round through a branch back to a place that all ways there come through."""
     place = {label: i for i, (labels, *_) in enumerate(code) for label in labels}
-    ends = {"BRA", "EXIT", "RET"}
-    begins = {0} | set(place.values()) | {i + 1 for i, (_, _, op, _) in enumerate(code) if op.split(".")[0] in ends}
+    # Some jumps are written as calls of a label. BRA.DIV is for lanes of a warp that have parted, as those that shuffle in
+    # these kernels do not.
+    jumps = {i for i, (_, _, op, _) in enumerate(code) if op.startswith(("BRA", "CALL", "EXIT", "RET"))}
+    begins = {0} | set(place.values()) | {i + 1 for i in jumps}
     starts = sorted(i for i in begins if i < len(code))
     stops = starts[1:] + [len(code)]
     block_of = {start: b for b, start in enumerate(starts)}
     following, before = [set() for _ in starts], [set() for _ in starts]
     for b, stop in enumerate(stops):
         _, predicate, op, operands = code[stop - 1]
-        branch = re.search(r"\.L_x_\d+", operands) if op.startswith("BRA") else None
-        if branch:
+        branch = re.search(r"\.L_x_\d+", operands)
+        if branch and op.startswith(("BRA", "CALL")) and op != "BRA.DIV":
             following[b].add(block_of[place[branch[0]]])
-        conditional = predicate or re.match(r"!?U?P\d", operands) or op.split(".")[0] not in ends
-        if conditional and stop < len(code):
+        always = op.startswith(("EXIT", "RET")) or (op.startswith("BRA") and operands.startswith("`"))
+        if (predicate or not always) and stop < len(code):
             following[b].add(b + 1)
         for to in following[b]:
             before[to].add(b)
@@ -100,12 +103,12 @@ def natural_loops(code):
     loops = {}
     for tail, to in enumerate(following):
         for head in to:
-            if not dominators[tail] >> head & 1:
+            if dominators[tail] < 0 or not dominators[tail] >> head & 1:
                 continue
             body, waiting = loops.setdefault(head, {head}), [tail]
             while waiting:
                 b = waiting.pop()
-                if b not in body:
+                if b not in body and dominators[b] >= 0:  # else no way there is known
                     body.add(b)
                     waiting.extend(before[b])
     return [{i for b in body for i in range(starts[b], stops[b])} for body in loops.values()]
