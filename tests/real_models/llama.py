@@ -101,7 +101,7 @@ def main():
               out.returncode == 0 and "Mimi" in out.stdout and held(out)[1] == held(whole)[1] > 0 and
               out.stdout.splitlines()[0] == whole.stdout.splitlines()[1], out)
         out, code = interrupted(chat, options.model)
-        check("Ctrl-C stops an answer and not the program", code == 0 and "tokens read" in out, None)
+        check("Ctrl-C stops an answer and not the program", code == 0 and "tokens read" in out)
     out = run(options.bin / "buzz-llama-cpp-long", options.model, book, "--rows", rows, "--tokens", options.tokens,
               "--without", 256, "--every", 256)
     last = [line.split() for line in out.stdout.splitlines() if line.startswith("key_outliers")][-1:]
