@@ -288,12 +288,10 @@ TEST(Models, TakeFilesOfDocumentsAndSummaries) {
   o.tasks = {"summaries"};
   const auto made = [&] { return evaluate::Models(common, "test", o); };
   EXPECT_REFUSED_WITH("summaries = none, allowed: a file of JSON lines", made());
-  o.summaries.file = folder.write("bad.jsonl", "{\n");
+  o.summaries = folder.write("bad.jsonl", "{\n");
   EXPECT_THROW(made(), buzz::FileError) << "before anything is measured";
-  o.summaries.file = std::string(BUZZ_TEST_DIR) + "/data/summaries.jsonl";
-  o.summaries.tokens = 4;
-  o.documents.file = std::string(BUZZ_TEST_DIR) + "/data/questions.jsonl";
-  o.documents.tokens = 4;
+  o.summaries = std::string(BUZZ_TEST_DIR) + "/data/summaries.jsonl";
+  o.documents = std::string(BUZZ_TEST_DIR) + "/data/questions.jsonl";
   evaluate::Models page = made();
   const std::vector<evaluate::Table> tables = page.run();
   ASSERT_EQ(tables.size(), 2u);

@@ -279,7 +279,7 @@ TEST(Page, NeedsNothingElseAndEscapes) {
 
 TEST(LinePlot, IsAFileOfItsOwn) {
   const std::string plot = evaluate::line_plot("rows", "x", "y", {{"a<b", {{0, 1}, {5, 2}}}});
-  const std::string file = evaluate::standalone({plot, plot}, {"a<b"});
+  const std::string file = evaluate::standalone({plot, plot}, {{"a<b", {}}});
   EXPECT_EQ(file.find("<svg xmlns=\"http://www.w3.org/2000/svg\""), 0u);
   EXPECT_NE(file.find(">a&lt;b</text>"), std::string::npos);
   std::size_t opened = 0, closed = 0;

@@ -145,9 +145,9 @@ inline CLI::App* declare(CLI::App& app, ModelsOptions& o) {
   task->get_option("--text")->required();
   task->add_option("--tokens", o.tokens, "Of a set of facts, about: of all models, or of each")->capture_default_str();
   task->add_option("--pieces", o.pieces, "Of the text, for perplexity")->capture_default_str();
-  task->add_option("--documents", o.documents.file, "JSON lines of question, answers, ctxs: as questions has --data");
-  task->add_option("--summaries", o.summaries.file, "JSON lines of document, summary: as summaries has --data");
-  task->add_option("--most", o.documents.most, "Lines of each of these files read")->capture_default_str();
+  task->add_option("--documents", o.documents, "JSON lines of question, answers, ctxs: as questions has --data");
+  task->add_option("--summaries", o.summaries, "JSON lines of document, summary: as summaries has --data");
+  task->add_option("--most", o.most, "Lines of each of these files read")->capture_default_str();
   task->add_option("--out", o.out, "The HTML file")->capture_default_str();
   return task;
 }

@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
   FactsOptions facts_told;
   PairsOptions pairs_told;
   DataOptions data, summaries;
-  summaries.tokens = 64;
+  summaries.tokens = summary_tokens;
   NeedleOptions needle;
   AgreementOptions agreement;
   ReportOptions report;
@@ -94,7 +94,6 @@ int main(int argc, char** argv) {
     if (!several->parsed()) return;
     if (several->count("--policies") == 0) common.policies = models_policies();
     if (several->count("--budgets") == 0) common.budgets = {"40%", "20%", "10%"};
-    models.summaries.most = models.documents.most;
     Models page(common, built, models);
     publish(common, page.run());
     for (const Table& t : page.summaries()) std::printf("%s\n", t.as_text().c_str());

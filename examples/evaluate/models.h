@@ -25,8 +25,8 @@ struct ModelsOptions {
   std::vector<int> tokens = {1700};  // of a set of facts: of each model, or of all
   int sets = 7;                      // of facts, and of pairs
   int pieces = 4;                    // of the text, for perplexity
-  // Of the tasks of these names, which are none without a file.
-  DataOptions documents{"", 150, 32}, summaries{"", 150, 64};
+  std::string documents, summaries;  // files, without which there are no tasks of these names
+  int most = 150;                    // lines of each
   std::string out = "models.html";
 };
 
@@ -107,11 +107,11 @@ class Models {
   }
 
   /// A file of data is wanted by its task, and asks for it.
-  void add_task(const char* name, const DataOptions& data) {
+  void add_task(const char* name, const std::string& file) {
     const bool named = std::find(o_.tasks.begin(), o_.tasks.end(), name) != o_.tasks.end();
-    if (named && data.file.empty()) fail<buzz::FileError>(name, "none", "a file of JSON lines");
-    if (data.file.empty()) return;
-    read_jsonl(data.file, static_cast<std::size_t>(data.most));  // what is wrong with it is told before hours of work
+    if (named && file.empty()) fail<buzz::FileError>(name, "none", "a file of JSON lines");
+    if (file.empty()) return;
+    read_jsonl(file, static_cast<std::size_t>(o_.most));  // what is wrong with it is told before hours of work
     if (!named) o_.tasks.push_back(name);
   }
   void require_one_each(const char* what, std::size_t count) const {
@@ -261,8 +261,12 @@ class Models {
     return Perplexity(common, o, read_texts(common, o.texts)).run()[0];
   }
 
-  Table documents(const Common& common, std::size_t) const { return DataQuestions(common, o_.documents).run()[0]; }
-  Table summed_up(const Common& common, std::size_t) const { return Summaries(common, o_.summaries).run()[0]; }
+  Table documents(const Common& common, std::size_t) const {
+    return DataQuestions(common, {o_.documents, o_.most, DataOptions().tokens}).run()[0];
+  }
+  Table summed_up(const Common& common, std::size_t) const {
+    return Summaries(common, {o_.summaries, o_.most, summary_tokens}).run()[0];
+  }
 
   CommonOptions common_;
   std::string built_;

@@ -11,6 +11,8 @@
 
 namespace evaluate {
 
+constexpr int summary_tokens = 64;  // of a summary, at most, where nothing is said
+
 class Summaries {
  public:
   Summaries(const Common& common, const DataOptions& options) : common_(common), o_(options) {

@@ -38,6 +38,8 @@ struct Series {
 
 namespace svg {
 
+constexpr double plot_width = 640, plot_height = 360;
+
 inline std::string number(double x) { return tiny_llama::fixed(x, 1); }
 
 /// A distance between ticks: 1, 2 or 5 times a power of ten, for at most about `ticks` of them.
@@ -73,8 +75,8 @@ inline std::string open(const std::string& title, double width, double height) {
 
 /// One line a series, with a legend below. Empty series are left out.
 inline std::string line_plot(const std::string& title, const std::string& x_name, const std::string& y_name,
-                             std::vector<Series> series, double width = 640) {
-  constexpr double height = 360, left = 60, right = 18, top = 14, bottom = 46;
+                             std::vector<Series> series, double width = svg::plot_width) {
+  constexpr double height = svg::plot_height, left = 60, right = 18, top = 14, bottom = 46;
   series.erase(std::remove_if(series.begin(), series.end(), [](const Series& s) { return s.points.empty(); }),
                series.end());
   if (series.empty()) return {};
@@ -122,20 +124,21 @@ inline std::string line_plot(const std::string& title, const std::string& x_name
   return out + "</svg></div><p class=\"legend\">" + legend + "</p>";
 }
 
-/// Plots of line_plot() below each other, as a file that needs no page around it; names: of their series, a legend for
+/// Plots of line_plot() below each other, as a file that needs no page around it; series: whose names are a legend for
 /// all.
-inline std::string standalone(const std::vector<std::string>& plots, const std::vector<std::string>& names) {
-  constexpr double width = 640, height = 360, top = 28, margin = 20;  // on the right, for the last tick's number
+inline std::string standalone(const std::vector<std::string>& plots, const std::vector<Series>& series) {
+  constexpr double width = svg::plot_width, height = svg::plot_height, top = 28;
+  constexpr double margin = 20;  // on the right, for the last tick's number
   const auto size = [](double x) { return svg::number(x); };
   std::string out =
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size(width + margin) + " " +
       size(top + height * static_cast<double>(plots.size())) +
       "\"><style>svg { background: #fff; overflow: visible } text { font: 12px system-ui, sans-serif; fill: "
       "#1d232b } .grid { stroke: #d5dae0 } .series { fill: none; stroke-width: 2 }</style>";
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  for (std::size_t i = 0; i < series.size(); ++i) {
     const double x = 60 + 180 * static_cast<double>(i);
     out += "<line class=\"series\" style=\"" + svg::style(i) + "\" x1=\"" + size(x) + "\" x2=\"" + size(x + 28) +
-           "\" y1=\"14\" y2=\"14\"/>" + svg::text(x + 36, 18, "start", names[i]);
+           "\" y1=\"14\" y2=\"14\"/>" + svg::text(x + 36, 18, "start", series[i].name);
   }
   for (std::size_t i = 0; i < plots.size(); ++i) {
     const std::size_t begin = plots[i].find("<svg ") + 5, end = plots[i].find("</svg>");

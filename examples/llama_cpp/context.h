@@ -84,6 +84,15 @@ class Batch {
   llama_batch batch_;
 };
 
+/// Evicts where it should, and reads tokens at the sequence's next positions, with the logits of the last alone.
+/// Errors: the eviction's; a call that llama.cpp refuses.
+template <class Eviction>
+void read(Eviction& eviction, Batch& batch, const llama_token* ids, int count) {
+  eviction.evict();
+  const llama_batch& next = batch.of(ids, count, eviction.next_position(), /*all_logits*/ false);
+  buzz::require_equal("llama_decode", eviction.decode(next), 0, "success");
+}
+
 /// A policy of the text that takes `rows` rows in calls of `chunk` tokens, where the text says no other sizes. It
 /// evicts an eighth of what it chooses from at once: an eviction reads all rows, so that one for each token would cost
 /// more than the token.

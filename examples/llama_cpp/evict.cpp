@@ -134,9 +134,7 @@ void measure(const llama_cpp::Model& model, const std::vector<llama_token>& ids,
     for (int i = at; i < std::min(full, at + a.chunk); ++i) some.push_back(token(i));
     const int n = static_cast<int>(some.size());
     buzz::require_equal("llama_decode", llama_decode(alone.get(), batch.of(some.data(), n, at, false)), 0, "success");
-    eviction.evict();
-    buzz::require_equal("llama_decode", eviction.decode(batch.of(some.data(), n, eviction.next_position(), false)), 0,
-                        "success");
+    llama_cpp::read(eviction, batch, some.data(), n);
   }
   const long long evictions = eviction.report().evictions;
   double with = 0, without = 0, choosing = 0;

@@ -128,11 +128,7 @@ class Session {
       const std::vector<llama_token>& ids, const std::function<void()>& after_each = [] {}) {
     for (std::size_t at = 0; at < ids.size() && interrupted == 0; at += static_cast<std::size_t>(chunk_)) {
       const int n = static_cast<int>(std::min(ids.size() - at, static_cast<std::size_t>(chunk_)));
-      eviction_->evict();
-      buzz::require_equal(
-          "llama_decode",
-          eviction_->decode(batch_.of(ids.data() + at, n, eviction_->next_position(), /*all_logits*/ false)), 0,
-          "success");
+      llama_cpp::read(*eviction_, batch_, ids.data() + at, n);
       buzz::require_range("rows held", eviction_->rows(), n, eviction_->capacity());
       after_each();
     }

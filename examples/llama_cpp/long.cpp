@@ -43,17 +43,18 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--svg", a.svg, "A file for the picture");
 }
 
-/// What was seen of one way to read, a point each a.every tokens.
-struct Run {
-  std::string name;
-  evaluate::Series mebibytes, milliseconds;  // of K and V in use; of processor time a token
+/// What was seen, of each way to read a point each a.every tokens.
+struct Seen {
+  std::vector<evaluate::Series> mebibytes, milliseconds;  // of K and V in use; of processor time a token
 };
 
-/// Reads `count` tokens of the text. decode(ids, n) reads a call's and returns the rows held then; bytes() is K and V.
+/// Reads `count` tokens of the text. decode(ids, n, at) reads a call's, which are the at-th and those after it, and
+/// returns the rows held then; bytes() is K and V.
 template <class Decode, class Bytes>
-Run read(const std::string& name, const std::vector<llama_token>& ids, int count, const Arguments& a, Decode&& decode,
-         Bytes&& bytes) {
-  Run run{name, {name, {}}, {name, {}}};
+void read(const std::string& name, const std::vector<llama_token>& ids, int count, const Arguments& a, Seen& seen,
+          Decode&& decode, Bytes&& bytes) {
+  seen.mebibytes.push_back({name, {}});
+  seen.milliseconds.push_back({name, {}});
   std::vector<llama_token> some;
   std::clock_t begin = std::clock();
   int from = 0;
@@ -69,15 +70,14 @@ Run read(const std::string& name, const std::vector<llama_token>& ids, int count
     std::printf("%-14s %8d %8d %10s %10s %9.2f\n", name.c_str(), done, rows, tiny_llama::mebibytes(held).c_str(),
                 tiny_llama::mebibytes(llama_cpp::resident_bytes()).c_str(), ms);
     std::fflush(stdout);
-    run.mebibytes.points.emplace_back(done, static_cast<double>(held) / (1 << 20));
-    run.milliseconds.points.emplace_back(done, ms);
+    seen.mebibytes.back().points.emplace_back(done, static_cast<double>(held) / (1 << 20));
+    seen.milliseconds.back().points.emplace_back(done, ms);
     from = done;
     begin = std::clock();
   }
-  return run;
 }
 
-Run evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+void evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a, Seen& seen) {
   buzz::LlamaEviction<llama_context> eviction(llama_cpp::policy(a.policy, a.rows, a.chunk), a.chunk);
   llama_context_params params = llama_cpp::params(static_cast<int>(eviction.capacity()), a.chunk, a.threads);
   eviction.attach(params);
@@ -85,25 +85,22 @@ Run evicting(const llama_cpp::Model& model, const std::vector<llama_token>& ids,
   eviction.begin(context.get());
   llama_cpp::Batch batch(a.chunk);
   const auto decode = [&](const llama_token* some, int n, int) {
-    eviction.evict();
-    buzz::require_equal("llama_decode",
-                        eviction.decode(batch.of(some, n, eviction.next_position(), /*all_logits*/ false)), 0,
-                        "success");
+    llama_cpp::read(eviction, batch, some, n);
     buzz::require_range("rows held", eviction.rows(), n, a.rows);
     return eviction.rows();
   };
-  return read(a.policy.substr(0, a.policy.find(':')), ids, a.tokens, a, decode,
-              [&] { return llama_state_seq_get_size(context.get(), 0); });
+  read(a.policy.substr(0, a.policy.find(':')), ids, a.tokens, a, seen, decode,
+       [&] { return llama_state_seq_get_size(context.get(), 0); });
 }
 
-Run plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a) {
+void plain(const llama_cpp::Model& model, const std::vector<llama_token>& ids, const Arguments& a, Seen& seen) {
   const llama_cpp::Context context = llama_cpp::make(model, llama_cpp::params(a.without, a.chunk, a.threads));
   llama_cpp::Batch batch(a.chunk);
   const auto decode = [&](const llama_token* some, int n, int at) {
     buzz::require_equal("llama_decode", llama_decode(context.get(), batch.of(some, n, at, false)), 0, "success");
     return at + n;
   };
-  return read("without", ids, a.without, a, decode, [&] { return llama_state_seq_get_size(context.get(), 0); });
+  read("without", ids, a.without, a, seen, decode, [&] { return llama_state_seq_get_size(context.get(), 0); });
 }
 
 void run(const Arguments& a) {
@@ -112,20 +109,14 @@ void run(const Arguments& a) {
   const std::vector<llama_token> ids =
       llama_cpp::tokens(model, tiny_llama::read_text(a.text), std::max(a.tokens, a.without));
   std::printf("%-14s %8s %8s %10s %10s %9s\n", "eviction", "tokens", "rows", "MiB of KV", "process", "ms/token");
-  std::vector<Run> runs = {evicting(model, ids, a)};
-  if (a.without > 0) runs.push_back(plain(model, ids, a));
+  Seen seen;
+  evicting(model, ids, a, seen);
+  if (a.without > 0) plain(model, ids, a, seen);
   if (a.svg.empty()) return;
-  std::vector<evaluate::Series> mebibytes, milliseconds;
-  std::vector<std::string> names;
-  for (const Run& r : runs) {
-    mebibytes.push_back(r.mebibytes);
-    milliseconds.push_back(r.milliseconds);
-    names.push_back(r.name);
-  }
   const std::vector<std::string> plots = {
-      evaluate::line_plot("Memory", "tokens read", "MiB of K and V", mebibytes),
-      evaluate::line_plot("Speed", "tokens read", "ms of processor time a token", milliseconds)};
-  tiny_llama::write_text("svg", a.svg, evaluate::standalone(plots, names));
+      evaluate::line_plot("Memory", "tokens read", "MiB of K and V", seen.mebibytes),
+      evaluate::line_plot("Speed", "tokens read", "ms of processor time a token", seen.milliseconds)};
+  tiny_llama::write_text("svg", a.svg, evaluate::standalone(plots, seen.mebibytes));
 }
 
 }  // namespace

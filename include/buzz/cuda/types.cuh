@@ -92,7 +92,7 @@ BUZZ_DEVICE inline Bits bits_at(const void* p) {
   return bits;
 }
 
-/// unpack() by type.
+/// to_float() of 16 bytes, by type.
 template <class T>
 struct Unpack {
   /// The values in 16 bytes, as floats.
