@@ -80,7 +80,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
   Random random(seed);
   buzz::Shape shape;
   shape.kv_heads = random.in(1, 3);
-  shape.query_heads = shape.kv_heads * random.in(1, 4);
+  shape.query_heads = shape.kv_heads * random.in(1, sizeof(T) == 2 ? 16 : 4);
   shape.head_dim = random.of({16, 64, 80});
   shape.max_chunk = random.of({1, 4, 20});
   if (modified && random.one_in(2)) shape.value_dim = random.of({8, 48, 80, 144});
@@ -164,11 +164,11 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
   return ran;
 }
 
-template <class Options>
-void expect_hosts_caches(int runs, Make<Options> make, bool modified = false) {
+template <class T = float, class Options>
+void expect_hosts_caches(int runs, Make<Options> make, bool modified = false, double tolerance = 1e-5) {
   int evictions = 0;
   for (int seed = 0; seed < runs; ++seed) {
-    evictions += expect_hosts_cache<float>(static_cast<std::uint64_t>(seed), 1e-5, make, modified).evictions;
+    evictions += expect_hosts_cache<T>(static_cast<std::uint64_t>(seed), tolerance, make, modified).evictions;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   EXPECT_GT(evictions, 3 * runs);
@@ -186,6 +186,12 @@ TEST(CudaCache, ModifiedLogitsAreTheHosts) {
   expect_hosts_caches(12, buzz::heavy_hitter, true);
   expect_hosts_caches(8, buzz::streaming, true);
 }
+// By tensor cores: a weight is rounded before it is multiplied by a value of up to 2.
+TEST(CudaCache, HalvesAreTheHosts) {
+  expect_hosts_caches<Eigen::half>(6, buzz::heavy_hitter, false, 2e-3);
+  expect_hosts_caches<Eigen::half>(6, buzz::beehive, true, 2e-3);
+}
+TEST(CudaCache, Bfloat16IsTheHosts) { expect_hosts_caches<Eigen::bfloat16>(6, buzz::beehive, true, 1.6e-2); }
 TEST(CudaCache, TovaIsTheHosts) { expect_hosts_caches(12, buzz::tova); }
 
 using FadedAttentionOptions = buzz::PolicyOptions<buzz::Segments, buzz::AttentionSumOptions, buzz::FadingOptions>;

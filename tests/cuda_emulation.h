@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "buzz/cuda/block.cuh"
+#include "cuda_fragments.h"
 
 namespace emulated {
 
@@ -71,6 +72,18 @@ class Block {
       X all[n];
       for (int i = 0; i < n; ++i) all[i] = (threads[first + i * lanes / n].*values)[i % own];
       for (int l = 0; l < lanes; ++l) std::copy_n(all, n, threads[first + l].*values);
+    }
+  }
+  template <class V, class X, int n, int m, class F>
+  void pick(Private<V>& threads, X (V::*from)[n], X (V::*to)[m], F&& lane) {
+    for (int t = 0; t < this->threads(); ++t)
+      for (int k = 0; k < m; ++k) (threads[t].*to)[k] = (threads[t / 32 * 32 + lane(t, k)].*from)[k * n / m];
+  }
+  template <class T, class A, class B, class C>
+  void multiply(A&& a, B&& b, C&& c) {
+    for (int first = 0; first < threads(); first += 32) {
+      const Factors<T> factors([&](int lane) { return a(first + lane); }, [&](int lane) { return b(first + lane); });
+      for (int lane = 0; lane < 32; ++lane) factors.add_product(lane, c(first + lane));
     }
   }
   void add(int* counter, int n) { *counter += n; }

@@ -72,6 +72,34 @@ class Block {
     exchange(x, own, n,
              [&](int i) { x[i] = static_cast<X>(its(first + i * lanes / n)[static_cast<std::size_t>(i % own)]); });
   }
+  template <class V, class X, int n, int m, class F>
+  void pick(Private<V>& threads, X (V::*from)[n], X (V::*to)[m], F&& lane) {
+    V& own = threads[0];
+    exchange(own.*from, n, m, [&](int k) {
+      (own.*to)[k] = static_cast<X>(its(thread_ / 32 * 32 + lane(thread_, k))[static_cast<std::size_t>(k * n / m)]);
+    });
+  }
+  template <class T, class A, class B, class C>
+  void multiply(A&& a, B&& b, C&& c) {
+    const buzz::cuda::Bits own_a = a(thread_);
+    const buzz::cuda::Pair own_b = b(thread_);
+    std::uint32_t own[6];
+    std::copy_n(own_a.words, 4, own);
+    std::copy_n(own_b.words, 2, own + 4);
+    const auto word = [&](int lane, std::size_t i) {
+      return static_cast<std::uint32_t>(its(thread_ / 32 * 32 + lane)[i]);
+    };
+    exchange(own, 6, 1, [&](int) {
+      emulated::Factors<T>(
+          [&](int lane) {
+            return buzz::cuda::Bits{{word(lane, 0), word(lane, 1), word(lane, 2), word(lane, 3)}};
+          },
+          [&](int lane) {
+            return buzz::cuda::Pair{{word(lane, 4), word(lane, 5)}};
+          })
+          .add_product(thread_ % 32, c(thread_));
+    });
+  }
   void add(int* counter, int n) { __atomic_fetch_add(counter, n, __ATOMIC_RELAXED); }
 
  private:
@@ -193,6 +221,22 @@ TEST(CudaThreads, AttentionInSeveralSteps) {
     sizes.group = group;
     oracle::Random random(1), again(1);
     emulated::AttentionCall<float> phases(sizes, random), threads(sizes, again);
+    phases.run<emulated::Launcher>(1);
+    threads.run<Launcher>(1);
+    EXPECT_EQ(threads.out, phases.out);
+    EXPECT_EQ(threads.lse, phases.lse);
+    EXPECT_EQ(threads.scores, phases.scores);
+  }
+}
+
+TEST(CudaThreads, AttentionByTensorCores) {
+  for (const int group : {1, 3, 12}) {
+    emulated::CallSizes sizes;
+    sizes.rows = 277;
+    sizes.tokens = 2;
+    sizes.group = group;
+    oracle::Random random(1), again(1);
+    emulated::AttentionCall<Eigen::half> phases(sizes, random), threads(sizes, again);
     phases.run<emulated::Launcher>(1);
     threads.run<Launcher>(1);
     EXPECT_EQ(threads.out, phases.out);

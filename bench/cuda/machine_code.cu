@@ -4,18 +4,18 @@
 namespace buzz {
 namespace cuda {
 
-// Heads of 128 and of 64 elements, one query head a KV head, and four.
-template __global__ void run(Attend<__half, 1, 1, false>);
-template __global__ void run(Attend<__half, 1, 4, false>);
-template __global__ void run(Attend<__half, 1, 8, false>);
-template __global__ void run(Attend<__half, 1, 4, true>);
-template __global__ void run(Attend<__half, 2, 4, false>);
-template __global__ void run(Attend<__nv_bfloat16, 1, 1, false>);
-template __global__ void run(Attend<__nv_bfloat16, 1, 4, false>);
+// Heads of 64, 128 and 256 elements; up to 8 or 16 query heads a KV head, of floats one or four.
+template __global__ void run(AttendMma<__half, 64, 8, false>);
+template __global__ void run(AttendMma<__half, 128, 8, false>);
+template __global__ void run(AttendMma<__half, 128, 8, true>);
+template __global__ void run(AttendMma<__half, 128, 16, false>);
+template __global__ void run(AttendMma<__half, 256, 8, false>);
+template __global__ void run(AttendMma<__nv_bfloat16, 128, 8, false>);
 template __global__ void run(Attend<float, 1, 1, false>);
 template __global__ void run(Attend<float, 1, 4, false>);
 template __global__ void run(Attend<float, 2, 1, false>);
 template __global__ void run(Attend<float, 2, 4, false>);
+template __global__ void run(Attend<float, 2, 4, true>);
 template __global__ void run(Merge<__half, false>);
 template __global__ void run(Observe<__half, 1, false>);
 template __global__ void run(ObserveGiven);

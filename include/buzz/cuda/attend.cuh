@@ -2,40 +2,10 @@
 
 #include <cmath>
 
-#include "buzz/cuda/block.cuh"
-#include "buzz/cuda/step.cuh"
+#include "buzz/cuda/attention.cuh"
 
 namespace buzz {
 namespace cuda {
-
-/// Where a largest logit begins; no infinity, of which compilers may take every number not to be.
-constexpr float lowest = -3.402823466e+38f;
-
-/// Softmaxes are computed with powers of two: a logit in their unit, and back.
-/// @{
-constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
-/// @}
-
-/// 2^x, to about 2^-22 of itself on the device; 0 below 2^-126 there.
-BUZZ_DEVICE inline float exp2_of(float x) {
-#if defined(__CUDA_ARCH__)
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return std::exp2(x);
-#endif
-}
-
-/// What the blocks of one query row leave for each other: where its rows are split, each split's part of the output;
-/// of each split the largest logit and the sum of exp(logit - largest). A split without rows: `lowest` and 0.
-struct Partial {
-  float* out = nullptr;     ///< [sequences, query_heads, tokens, splits, value_dim]; not used where there is one
-  float* top = nullptr;     ///< [sequences, query_heads, tokens, splits]
-  float* sum = nullptr;     ///< the same, no sink's among them
-  float* logits = nullptr;  ///< [sequences, query_heads, tokens, capacity]; null: not wanted
-  int splits = 1;           ///< parts that the cached rows are cut into
-};
 
 /// Softmax attention of a call's queries over a part of the cached rows, in one pass (Milakov and Gimelshein, arXiv
 /// 1805.02867), split over rows as in Flash-Decoding. A block takes `queries` query rows of one KV head, so that they
@@ -48,7 +18,10 @@ struct Partial {
 /// A group's logits are `unroll` of the first query, then of the next, ... Its lanes deal them out among themselves, so
 /// that a logit is looked at, and its exponential made, once: lane l has those of one query, `own` of them.
 template <class T, int packs, int queries, bool modified>
-struct Attend {
+struct Attend : AttentionKernel<T, modified> {
+  using Base = AttentionKernel<T, modified>;  ///< what all have
+  using Base::step;
+  using typename Base::Part;
   static constexpr int threads = 128;                       ///< of a block
   static constexpr int lanes = 16;                          ///< threads that read a row
   static constexpr int groups = threads / lanes;            ///< of lanes
@@ -61,12 +34,8 @@ struct Attend {
   static constexpr int sharers = lanes / queries;                 ///< lanes that have logits of the same query
   static constexpr int same = pairs < lanes ? lanes / pairs : 1;  ///< lanes that have the same logit
   static_assert(sharers > 1, "two lanes a query at least");
-  /// What the block's groups of lanes leave for each other; before that, `out[0]` are the queries, rotated and scaled.
-  struct Shared {
-    float top[groups][queries];        ///< the largest logit
-    float sum[groups][queries];        ///< of 2^(logit - top)
-    float out[groups][queries][dims];  ///< all lanes' parts
-  };
+  /// What a block shares: before the end, `out[0]` are the queries, rotated and scaled.
+  using Shared = Parts<groups, queries, dims>;
   /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`. Logits are times log2(e).
   struct Lane {
     float query[queries][values];  ///< rotated and scaled
@@ -79,63 +48,25 @@ struct Attend {
     float top[1];                  ///< the largest logit of the lane's own query
     float other[1];                ///< room for its maximum
     float sum[1];                  ///< of 2^(logit - top), of the lane's own logits
+    float slope;                   ///< ALiBi's of it
     float* kept;                   ///< where they go, by row; null: nowhere
-    int query_row;                 ///< the lane's own query, of the call; -1: none
     int from;                      ///< the first row that it sees
-    int seen;                      ///< the end of those
+    int seen;                      ///< the end of those; 0: there is no such query
   };
-  /// A block's part of the work.
-  struct Part {
-    int s;            ///< the sequence
-    int head;         ///< the KV head
-    int first;        ///< of its query rows
-    int here;         ///< how many
-    int rows;         ///< cached ones
-    int end;          ///< of those to attend over
-    const T* keys;    ///< the head's first
-    const T* values;  ///< the same
-  };
-
-  StepOf<T> step;        ///< read
-  Tensor<const T> q;     ///< [count, tokens, query_heads, head_dim], unrotated
-  Tensor<T> out;         ///< [count, tokens, query_heads, value_dim], written where there is one split
-  float* lse = nullptr;  ///< [count, tokens, query_heads], written likewise; null: not wanted
-  Partial partial;       ///< to write
-
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
-    const int split = block.x() % partial.splits, first = block.x() / partial.splits * queries;
-    const int rows = step.states[block.z()].now.rows, left = step.queries.count() - first;
-    const int here = left < queries ? left : queries;
-    // No row but from the first query's first to the last one's last; the splits share those rows in whole steps.
-    const int lead = step.template first_seen<modified>(first, rows);
-    const int visible = step.queries.seen(first + here - 1, rows);
-    const int share = ((visible - lead - 1) / (at_once * partial.splits) + 1) * at_once;
-    const int begin = lead + split * share, end = visible - begin < share ? visible : begin + share;
-    const T *keys = step.keys.row(block.z(), block.y(), 0), *its = step.values.row(block.z(), block.y(), 0);
-    const Part part{block.z(), block.y(), first, here, rows, end, keys, its};
-    // What all its queries see.
-    const int all_from = step.template first_seen<modified>(first + here - 1, rows);
-    const int all_seen = step.queries.seen(first, rows), all_end = all_seen < end ? all_seen : end;
-
+    const Part part = this->template part_of<queries, at_once>(block);
     typename Block::template Private<Lane> lane(block);
-    block.phase([&](int t) { load_queries(shared, t, part); });
+    block.phase([&](int t) {
+      this->template for_queries<queries, dims, threads>(
+          t, part, [&](int i, int d, float x, float factor) { shared.out[0][i][d] = factor * x; });
+    });
     block.phase([&](int t) { start(lane[t], shared, t % lanes, part); });
-    for (int r = begin; r < end; r += at_once) {
-      const bool all = r >= all_from && r + at_once <= all_end;
-      if (!all) {
-        block.alone([&](int t) { load_keys<false>(lane[t], t, part, r); });
-        take<false>(block, lane, part, r, false);
-        continue;
-      }
-      block.alone([&](int t) { load_keys<true>(lane[t], t, part, r); });
-      for (bool more = true; more;) {
-        more = r + 2 * at_once <= all_end;
-        take<true>(block, lane, part, r, more);
-        if (more) r += at_once;
-      }
-    }
+    this->template for_rows<at_once>(
+        part,
+        [&](auto all, int r) { block.alone([&](int t) { load_keys<decltype(all)::value>(lane[t], t, part, r); }); },
+        [&](auto all, int r, bool more) { take<decltype(all)::value>(block, lane, part, r, more); });
     block.alone([&](int t) {
       if (t % same != 0) lane[t].sum[0] = 0;
     });
@@ -151,7 +82,7 @@ struct Attend {
       }
     });
     block.alone([&](int t) {
-      for (int i = 0; i < here; ++i) finish(shared, t, part, i, split);
+      for (int i = 0; i < part.here; ++i) this->template finish<threads>(shared, t, part, i, value_dim());
     });
   }
 
@@ -160,19 +91,6 @@ struct Attend {
   /// A lane's value j is this element of a row.
   static BUZZ_DEVICE int element(int lane, int j) {
     return (j / Pack<T>::size * lanes + lane) * Pack<T>::size + j % Pack<T>::size;
-  }
-
-  BUZZ_DEVICE void load_queries(Shared& shared, int t, const Part& part) const {
-    for (int i = 0; i < queries; ++i) {
-      const bool some = i < part.here;
-      const int token = some ? step.queries.token(part.first + i) : 0;
-      const T* row = q.row(part.s, token, some ? step.queries.head(part.head, part.first + i) : 0);
-      const float* angles = step.angles_of(part.s, token);
-      const float unit = modified ? 1 : log2_e;  // what is done to logits is done in their own
-      const float factor = some ? unit * step.template sharpness<modified>(part.first + i, part.rows) : 0;
-      for (int d = t; d < dims; d += threads)
-        shared.out[0][i][d] = some && d < step.head_dim ? factor * step.rotation.rotated(row, angles, d) : 0;
-    }
   }
 
   BUZZ_DEVICE void start(Lane& l, const Shared& shared, int lane, const Part& part) const {
@@ -187,12 +105,12 @@ struct Attend {
     l.top[0] = lowest;
     l.sum[0] = 0;
     const int mine = lane / sharers;
-    l.query_row = mine < part.here ? part.first + mine : -1;
-    l.seen = mine < part.here ? step.queries.seen(l.query_row, part.rows) : 0;
-    l.from = mine < part.here ? step.template first_seen<modified>(l.query_row, part.rows) : 0;
-    l.kept = nullptr;
-    if (partial.logits != nullptr && mine < part.here && lane % same == 0)
-      l.kept = partial.logits + step.query_at(part.s, part.head, l.query_row) * step.capacity;
+    const int row = part.first + mine;
+    const bool some = mine < part.here;
+    l.seen = some ? step.queries.seen(row, part.rows) : 0;
+    l.from = some ? step.template first_seen<modified>(row, part.rows) : 0;
+    if constexpr (modified) l.slope = some ? step.slope(part.head, row) : 0;
+    l.kept = lane % same == 0 ? this->kept_of(part, mine) : nullptr;
   }
 
   /// Takes at_once rows from row r on, whose keys are loaded, into the softmax and the weighted sum of the values; all:
@@ -206,7 +124,7 @@ struct Attend {
     });
     deal_sums<pairs, lanes / 2>(block, lane, &Lane::logits, &Lane::sent);
     block.alone([&](int t) { find_top<all>(lane[t], t % lanes, part, r + t / lanes); });
-    raise_top<1>(block, lane);
+    fold_lanes<1, sharers>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
     block.alone([&](int t) { weigh<all>(lane[t], t % lanes, part, r + t / lanes); });
     block.template share<lanes>(lane, &Lane::logits);
     block.template share<lanes>(lane, &Lane::before);
@@ -248,7 +166,7 @@ struct Attend {
         BUZZ_UNROLL
         for (std::uint32_t& word : bits.words) word = element(lane, p * Pack<T>::size) < step.head_dim ? word : 0;
         float key[Pack<T>::size];
-        Unpack<T>::floats(bits, key);
+        unpack<T>(bits, key);
         BUZZ_UNROLL
         for (int e = 0; e < Pack<T>::size; ++e) {
           BUZZ_UNROLL
@@ -271,23 +189,12 @@ struct Attend {
       const int row = r + own_row(lane, i);
       float& logit = l.logits[i];
       if constexpr (modified) {
-        const bool some = all ? l.query_row >= 0 : sees(l, row) && row < part.end;
-        if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.query_row, l.seen - 1, row);
+        const bool some = all ? l.seen > 0 : sees(l, row) && row < part.end;
+        if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.slope, l.seen - 1, row);
       }
       if (all || (sees(l, row) && row < part.end)) l.other[0] = ::fmaxf(l.other[0], logit);
     }
   }
-  /// other: the largest of those that share a query.
-  template <int offset, class Block, class Lanes>
-  BUZZ_DEVICE void raise_top(Block& block, Lanes& lane) const {
-    if constexpr (offset < sharers) {
-      block.alone([&](int t) { lane[t].sent[0] = lane[t].other[0]; });
-      block.template swap<1, offset>(lane, &Lane::sent);
-      block.alone([&](int t) { lane[t].other[0] = ::fmaxf(lane[t].other[0], lane[t].sent[0]); });
-      raise_top<offset * 2>(block, lane);
-    }
-  }
-
   /// The lane's own logits become weights, with `other` the largest so far.
   template <bool all>
   BUZZ_DEVICE void weigh(Lane& l, int lane, const Part& part, int r) const {
@@ -328,7 +235,7 @@ struct Attend {
       BUZZ_UNROLL
       for (int p = 0; p < packs; ++p) {
         float x[Pack<T>::size];
-        Unpack<T>::floats(l.rows[u][p], x);
+        unpack<T>(l.rows[u][p], x);
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
           const float weight = l.logits[i * unroll + u];
@@ -338,33 +245,6 @@ struct Attend {
         }
       }
     }
-  }
-
-  /// The groups' parts of the block's query row i become the split's, or the output.
-  BUZZ_DEVICE void finish(const Shared& shared, int t, const Part& part, int i, int split) const {
-    float top = lowest, sum = 0, weights[groups];
-    for (int g = 0; g < groups; ++g) top = ::fmaxf(top, shared.top[g][i]);
-    for (int g = 0; g < groups; ++g) {
-      const float its = shared.top[g][i];
-      weights[g] = its == top ? 1 : exp2_of(its - top);
-      sum += weights[g] * shared.sum[g][i];
-    }
-    if (top != lowest) top *= ln_2;
-    const int row = part.first + i, token = step.queries.token(row), query_head = step.queries.head(part.head, row);
-    const long long at = step.query_at(part.s, part.head, row) * partial.splits + split;
-    const float total = modified ? sum + step.sink_term(part.head, row, top) : sum;  // where there is one split
-    for (int d = t; d < value_dim(); d += threads) {
-      float x = 0;
-      for (int g = 0; g < groups; ++g) x += weights[g] * shared.out[g][i][d];
-      if (partial.splits == 1)
-        out.row(part.s, token, query_head)[d] = from_float<T>(x / total);
-      else
-        partial.out[at * value_dim() + d] = x;
-    }
-    if (t != 0) return;
-    partial.top[at] = top;
-    partial.sum[at] = sum;
-    if (lse != nullptr && partial.splits == 1) lse[step.lse_at(part.s, part.head, row)] = top + ::logf(total);
   }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "buzz/config.h"
+#include "buzz/cuda/mma.cuh"
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
@@ -87,6 +87,21 @@ class Block {
     BUZZ_UNROLL
     for (int i = 0; i < n; ++i) x[i] = __shfl_sync(0xffffffffu, its[i % own], i * lanes / n, lanes);
   }
+  /// Each thread's to[k] becomes from[k * n / m] of the lane lane(thread, k), 0 to 31, of its warp.
+  template <class V, class X, int n, int m, class F>
+  __device__ void pick(Private<V>& threads, X (V::*from)[n], X (V::*to)[m], F&& lane) {
+    V& its = threads[0];
+    BUZZ_UNROLL
+    for (int k = 0; k < m; ++k)
+      (its.*to)[k] = __shfl_sync(0xffffffffu, (its.*from)[k * n / m], lane(static_cast<int>(threadIdx.x), k));
+  }
+  /// c += a * b, of a warp's fragments of matrices, as mma.cuh has them: a(thread) is a Bits, b(thread) a Pair,
+  /// c(thread) a float (&)[4].
+  template <class T, class A, class B, class C>
+  __device__ void multiply(A&& a, B&& b, C&& c) {
+    const int t = static_cast<int>(threadIdx.x);
+    Mma<T>::add(a(t), b(t), c(t));
+  }
   /// Adds to a counter that several threads of a phase add to.
   __device__ void add(int* counter, int n) { atomicAdd(counter, n); }
 };
@@ -144,6 +159,24 @@ BUZZ_DEVICE void deal_sums(Block& block, Private& threads, X (V::*values)[n], X 
     for (int i = 0; i < half; ++i) (threads[t].*values)[i] += (threads[t].*sent)[i];
   });
   if constexpr (offset > 1) deal_sums<half, offset / 2>(block, threads, values, sent);
+}
+
+/// Each of a thread's values becomes f of its own and of those of the threads whose numbers differ from its in the bits
+/// from `offset` to below `end`, both powers of two; f(x, y) is f(y, x). `sent` is room.
+template <int offset, int end, class Block, class Private, class V, class X, int n, int m, class F>
+BUZZ_DEVICE void fold_lanes(Block& block, Private& threads, X (V::*values)[n], X (V::*sent)[m], F f) {
+  if constexpr (offset < end) {
+    block.alone([&](int t) {
+      BUZZ_UNROLL
+      for (int i = 0; i < n; ++i) (threads[t].*sent)[i] = (threads[t].*values)[i];
+    });
+    block.template swap<n, offset>(threads, sent);
+    block.alone([&](int t) {
+      BUZZ_UNROLL
+      for (int i = 0; i < n; ++i) (threads[t].*values)[i] = f((threads[t].*values)[i], (threads[t].*sent)[i]);
+    });
+    fold_lanes<offset * 2, end>(block, threads, values, sent, f);
+  }
 }
 
 /// Each thread's number becomes the sum of those of the threads before it; returns the sum of all, to all. `a` and `b`

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <initializer_list>
 
-#include "buzz/cuda/attend.cuh"
+#include "buzz/cuda/attention.cuh"
 #include "buzz/score/score.h"
 #include "buzz/shape.h"
 

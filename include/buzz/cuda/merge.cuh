@@ -1,6 +1,6 @@
 #pragma once
 
-#include "buzz/cuda/attend.cuh"
+#include "buzz/cuda/attention.cuh"
 
 namespace buzz {
 namespace cuda {

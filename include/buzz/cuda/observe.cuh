@@ -1,6 +1,7 @@
 #pragma once
 
-#include "buzz/cuda/attend.cuh"
+#include "buzz/cuda/block.cuh"
+#include "buzz/cuda/step.cuh"
 
 namespace buzz {
 namespace cuda {
@@ -143,7 +144,7 @@ struct Observe {
         const int its = row + u * groups, seen = step.queries.seen(first + i, rows);
         float logit = l.logits[u * queries + i];
         if constexpr (modified)
-          if (its < seen) logit = step.modified(logit, s, head, first + i, seen - 1, its);
+          if (its < seen) logit = step.modified(logit, s, head, step.slope(head, first + i), seen - 1, its);
         const float p = ::expf(logit - norm);
         if (its < seen && !(modified && its < step.template first_seen<modified>(first + i, rows)) && is_finite(norm) &&
             is_attention(p))

@@ -60,24 +60,32 @@ struct Step {
     return token * kv_heads * queries.group + queries.head(kv_head, i);
   }
 
+  /// The first row that a query sees, of those in front of row `seen`, the end of what it sees.
+  template <bool modified>
+  BUZZ_HOST_DEVICE int window_begin(int seen) const {
+    return !modified || modifiers.window == 0 || seen <= modifiers.window ? 0 : seen - modifiers.window;
+  }
   /// The first row that query row i sees, of `rows`; see Queries::seen() for their end.
   template <bool modified>
   BUZZ_HOST_DEVICE int first_seen(int i, int rows) const {
-    const int seen = queries.seen(i, rows);
-    return !modified || modifiers.window == 0 || seen <= modifiers.window ? 0 : seen - modifiers.window;
+    return window_begin<modified>(queries.seen(i, rows));
   }
   /// What query row i is multiplied by.
   template <bool modified>
   BUZZ_DEVICE float sharpness(int i, int rows) const {
     return scale.of(queries.seen(i, rows) - first_seen<modified>(i, rows));
   }
-  /// The logit of query row i, whose newest row is `newest`, and a row, from their product.
-  BUZZ_DEVICE float modified(float product, int s, int kv_head, int i, int newest, int row) const {
+  /// ALiBi's slope of query row i; 0 without one.
+  BUZZ_DEVICE float slope(int kv_head, int i) const {
+    return modifiers.slopes == nullptr ? 0 : modifiers.slopes[queries.head(kv_head, i)];
+  }
+  /// The logit of a row and of a query whose newest row is `newest`, from their product.
+  BUZZ_DEVICE float modified(float product, int s, int kv_head, float slope, int newest, int row) const {
     float logit = modifiers.soft_cap == 0 ? product : modifiers.soft_cap * ::tanhf(product);
     if (modifiers.slopes != nullptr) {
       const std::int32_t* at = positions + begin(s, kv_head);
       const int distance = modifiers.by_place ? newest - row : at[newest] - at[row];
-      logit -= modifiers.slopes[queries.head(kv_head, i)] * static_cast<float>(distance);
+      logit -= slope * static_cast<float>(distance);
     }
     return logit;
   }

@@ -92,45 +92,14 @@ BUZZ_DEVICE inline Bits bits_at(const void* p) {
   return bits;
 }
 
-/// to_float() of 16 bytes, by type.
+/// The values in 16 bytes, as floats.
 template <class T>
-struct Unpack {
-  /// The values in 16 bytes, as floats.
-  static BUZZ_DEVICE void floats(const Bits& bits, float (&x)[Pack<T>::size]) {
-    T values[Pack<T>::size];
-    memcpy(static_cast<void*>(values), &bits, sizeof values);
-    BUZZ_UNROLL
-    for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(values[i]);
-  }
-};
-#if defined(__CUDACC__)
-/// As Unpack.
-template <>
-struct Unpack<__half> {
-  /// The values in 16 bytes, as floats.
-  static __device__ void floats(const Bits& bits, float (&x)[8]) {
-    BUZZ_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      __half2 pair;
-      memcpy(&pair, &bits.words[i], sizeof pair);
-      const float2 both = __half22float2(pair);
-      x[2 * i] = both.x, x[2 * i + 1] = both.y;
-    }
-  }
-};
-/// As Unpack.
-template <>
-struct Unpack<__nv_bfloat16> {
-  /// The values in 16 bytes, as floats.
-  static __device__ void floats(const Bits& bits, float (&x)[8]) {
-    BUZZ_UNROLL
-    for (int i = 0; i < 4; ++i) {  // a bfloat16 is the first half of a float
-      x[2 * i] = __uint_as_float(bits.words[i] << 16);
-      x[2 * i + 1] = __uint_as_float(bits.words[i] & 0xffff0000u);
-    }
-  }
-};
-#endif
+BUZZ_DEVICE inline void unpack(const Bits& bits, float (&x)[Pack<T>::size]) {
+  T values[Pack<T>::size];
+  memcpy(static_cast<void*>(values), &bits, sizeof values);
+  BUZZ_UNROLL
+  for (int i = 0; i < Pack<T>::size; ++i) x[i] = to_float(values[i]);
+}
 
 /// A tensor on the device that somebody else owns: [sequences, outer, inner, dim], the last dimension side by
 /// side, the strides in elements. Inputs and outputs are [sequences, tokens, heads, dim], cached rows [sequences,

@@ -1,0 +1,331 @@
+#pragma once
+
+#include "buzz/cuda/attention.cuh"
+
+namespace buzz {
+namespace cuda {
+
+/// Attend for half and bfloat16, by tensor cores: a warp multiplies eight queries by sixteen keys, and sixteen values
+/// by the queries' weights, so that the missing queries of a small group cost zeros and no more. All else is as there,
+/// the grid too, but that a weight, once the sum has it, becomes a T. A query becomes two that add up to it, its
+/// nearest T and that of what is left, side by side in a product; so it is rounded to 22 bits of half, 16 of bfloat16.
+/// Without `modified` keys and values have `dims` elements.
+///
+/// A sum does not ask in which order its terms are. So a lane's fragments (mma.cuh) are the 16 bytes of a row that it
+/// loads, and nothing is exchanged. Lane 4 g + i has elements 32 j + 8 i, .. + 7 of keys g and 8 + g, whose words 2 e
+/// and 2 e + 1 are its part of product 2 j + e. That leaves it the logits of query g and keys 2 i, 2 i + 1, 8 + 2 i and
+/// 9 + 2 i, as the product of the values wants their weights. Of those values it has elements 64 p + 8 g, .. + 7; they
+/// are rows of that product: words e of two values make a word of one row, and of the next. Its sums are of queries
+/// 2 i and 2 i + 1.
+template <class T, int dims, int queries, bool modified>
+struct AttendMma : AttentionKernel<T, modified> {
+  using Base = AttentionKernel<T, modified>;  ///< what all have
+  using Base::step;
+  using typename Base::Part;
+  static constexpr int threads = 128;                        ///< of a block
+  static constexpr int warps = threads / 32;                 ///< each takes rows of its own
+  static constexpr int tiles = dims < 128 ? 128 / dims : 1;  ///< sixteens of rows that a warp has under way
+  static constexpr int at_once = warps * tiles * 16;         ///< rows that the block has under way
+  static constexpr int packs = dims / 32;                    ///< 16 bytes that a lane has of a key
+  static constexpr int slabs = dims / 64;                    ///< 16 bytes that it has of a value
+  static constexpr int eights = queries / 8;                 ///< of queries
+  static_assert(sizeof(T) == 2 && dims % 64 == 0 && queries % 8 == 0, "whole fragments");
+  /// What a block shares.
+  struct Shared {
+    /// One after the other.
+    union {
+      Bits query[eights][2 * packs][32];  ///< rotated, in two, as fragments
+      Parts<warps, queries, dims> parts;  ///< at the end
+    };
+    float factor[queries];  ///< what products are to be multiplied by
+  };
+  /// What a thread holds; its warp's softmax so far is `top`, `sum` and `out`. Logits are times log2(e).
+  struct Lane {
+    Bits keys[tiles][2][packs];         ///< of the rows under way
+    Bits rows[tiles][4][slabs];         ///< their values
+    Bits query;                         ///< of one product
+    float logits[tiles][eights][2][4];  ///< of them, in two, then 2^(logit - top) as the first
+    Pair weights[tiles][eights];        ///< the same as T; 0: the query does not see the row
+    float out[eights][slabs][4][4];     ///< the sum of 2^(logit - top) times the value
+    float fresh[4];                     ///< what one token's queries add to it
+    float factor[eights];               ///< of the queries whose logits it has
+    float slope[eights];                ///< ALiBi's of them
+    float top[eights];                  ///< their largest logit
+    float other[eights];                ///< room for its maximum
+    float sent[eights];                 ///< room too
+    float sum[eights];                  ///< of 2^(logit - top), of the lane's own logits
+    float* kept[eights];                ///< where those go, by row; null: nowhere
+    int from[eights];                   ///< the first row that they see
+    int seen[eights];                   ///< the end of those; 0: there is no such query
+    float before[eights];               ///< what their sums so far are to be multiplied by
+    float scale[2 * eights];            ///< the same of the queries that `out` is of
+    int token[2 * eights];              ///< the end of the rows that those see
+  };
+
+  /// One block's work; see block.cuh.
+  template <class Block>
+  BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
+    const Part part = this->template part_of<queries, at_once>(block);
+    typename Block::template Private<Lane> lane(block);
+    block.phase([&](int t) {
+      this->template for_queries<queries, dims, threads>(
+          t, part, [&](int i, int d, float x, float factor) { put(shared, i, d, x, factor); });
+    });
+    block.alone([&](int t) { start(lane[t], shared, t, part); });
+    this->template for_rows<at_once>(
+        part,
+        [&](auto all, int r) { block.alone([&](int t) { load_keys<decltype(all)::value>(lane[t], t, part, r); }); },
+        [&](auto all, int r, bool more) { take<decltype(all)::value>(block, lane, shared, part, r, more); });
+    fold_lanes<1, 4>(block, lane, &Lane::sum, &Lane::sent, [](float a, float b) { return a + b; });
+    block.phase([&](int) {});  // all have read the queries
+    block.phase([&](int t) { leave(lane[t], shared.parts, t); });
+    block.alone([&](int t) {
+      for (int i = 0; i < part.here; ++i) this->template finish<threads>(shared.parts, t, part, i, value_dim());
+    });
+  }
+
+ private:
+  BUZZ_DEVICE int key_dim() const { return modified ? step.head_dim : dims; }
+  BUZZ_DEVICE int value_dim() const { return modified ? step.value_dim() : dims; }
+  /// A thread is lane 4 * group(t) + member(t) of its warp.
+  /// @{
+  static BUZZ_DEVICE int group(int t) { return t % 32 / 4; }
+  static BUZZ_DEVICE int member(int t) { return t % 4; }
+  /// @}
+  /// The first row, beside those under way, of a warp's sixteens.
+  static BUZZ_DEVICE int tile(int t, int u) { return (u * warps + t / 32) * 16; }
+  /// Which of sixteen rows a lane's logit x of eight h is of, and its value 2 h + x.
+  static BUZZ_DEVICE int row_of(int t, int h, int x) { return 8 * h + 2 * member(t) + x; }
+
+  /// Leaves x, element d of query i, in two, where the lane is that takes it.
+  static BUZZ_DEVICE void put(Shared& shared, int i, int d, float x, float factor) {
+    Bits& bits = shared.query[i / 8][d / 32 * 2 + d % 8 / 4][i % 8 * 4 + d % 32 / 8];
+    BUZZ_UNROLL
+    for (int part = 0; part < 2; ++part) {
+      const T its = from_float<T>(x);
+      memcpy(reinterpret_cast<char*>(&bits.words[d % 4 / 2 * 2 + part]) + d % 2 * 2, &its, 2);
+      x -= to_float(its);
+    }
+    if (d == 0) shared.factor[i] = factor;
+  }
+
+  BUZZ_DEVICE void start(Lane& l, const Shared& shared, int t, const Part& part) const {
+    BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) {
+      const int i = 8 * n + group(t), row = part.first + i;
+      const bool some = i < part.here;
+      l.factor[n] = shared.factor[i];
+      l.top[n] = lowest;
+      l.sum[n] = 0;
+      l.kept[n] = this->kept_of(part, i);
+      l.seen[n] = some ? step.queries.seen(row, part.rows) : 0;
+      if constexpr (modified) l.slope[n] = some ? step.slope(part.head, row) : 0;
+      l.from[n] = some ? step.template first_seen<modified>(row, part.rows) : 0;
+      for_out([&](int p, int e, int x) { l.out[n][p][e][x] = 0; });
+      BUZZ_UNROLL
+      for (int k = 0; k < 2; ++k)
+        l.token[2 * n + k] = step.queries.seen(part.first + 8 * n + 2 * member(t) + k, part.rows);
+    }
+  }
+
+  /// Calls f(p, e, x) for each of a lane's sums of a query of each eight.
+  template <class F>
+  static BUZZ_DEVICE void for_out(F&& f) {
+    BUZZ_UNROLL
+    for (int p = 0; p < slabs; ++p) BUZZ_UNROLL
+    for (int e = 0; e < 4; ++e) BUZZ_UNROLL
+    for (int x = 0; x < 4; ++x) f(p, e, x);
+  }
+  /// Calls f(u, n, h) for each two of a lane's logits.
+  template <class F>
+  static BUZZ_DEVICE void for_logits(F&& f) {
+    BUZZ_UNROLL
+    for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) BUZZ_UNROLL
+    for (int h = 0; h < 2; ++h) f(u, n, h);
+  }
+
+  /// As Attend's.
+  template <bool all, class Block, class Lanes>
+  BUZZ_DEVICE void take(Block& block, Lanes& lane, const Shared& shared, const Part& part, int r, bool more) const {
+    block.alone([&](int t) { load_values<all>(lane[t], t, part, r); });
+    multiply_keys(block, lane, shared);
+    block.alone([&](int t) {
+      if (all && more) load_keys<all>(lane[t], t, part, r + at_once);
+      find_top<all>(lane[t], t, part, r);
+    });
+    fold_lanes<1, 4>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
+    block.alone([&](int t) { weigh<all>(lane[t], t, part, r); });
+    block.pick(lane, &Lane::before, &Lane::scale, [](int t, int k) { return 4 * (2 * member(t) + k % 2); });
+    add<all>(block, lane, part, r);
+  }
+
+  /// The 16 bytes of a lane of the keys from row r on. In place of a row past the end it is the last one, in place of
+  /// what is past a row's elements, which the queries have zeros for, its first.
+  template <bool all>
+  BUZZ_DEVICE void load_keys(Lane& l, int t, const Part& part, int r) const {
+    BUZZ_UNROLL
+    for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const T* from =
+          this->template row_at<all>(part.keys, step.keys.inner, r + tile(t, u) + group(t), 8 * h, part.end);
+      const int d = 8 * member(t);
+      BUZZ_UNROLL
+      for (int j = 0; j < packs; ++j) l.keys[u][h][j] = bits_at(d + 32 * j < key_dim() ? from + d + 32 * j : from);
+    }
+  }
+  /// The same of the values.
+  template <bool all>
+  BUZZ_DEVICE void load_values(Lane& l, int t, const Part& part, int r) const {
+    BUZZ_UNROLL
+    for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      const T* from = this->template row_at<all>(part.values, step.values.inner, r + tile(t, u) + row_of(t, 0, 0),
+                                                 row_of(0, k / 2, k % 2), part.end);
+      const int d = 8 * group(t);
+      BUZZ_UNROLL
+      for (int p = 0; p < slabs; ++p) l.rows[u][k][p] = bits_at(d + 64 * p < value_dim() ? from + d + 64 * p : from);
+    }
+  }
+
+  /// The products of the queries and the keys.
+  template <class Block, class Lanes>
+  BUZZ_DEVICE void multiply_keys(Block& block, Lanes& lane, const Shared& shared) const {
+    block.alone([&](int t) {
+      for_logits([&](int u, int n, int h) {
+        BUZZ_UNROLL
+        for (float& x : lane[t].logits[u][n][h]) x = 0;
+      });
+    });
+    BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) BUZZ_UNROLL
+    for (int s = 0; s < 2 * packs; ++s) {
+      block.alone([&](int t) { lane[t].query = shared.query[n][s][t % 32]; });
+      BUZZ_UNROLL
+      for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
+      for (int h = 0; h < 2; ++h)
+        block.template multiply<T>([&](int t) { return lane[t].query; },
+                                   [&](int t) {
+                                     const Bits& its = lane[t].keys[u][h][s / 2];
+                                     const int e = s % 2 * 2;
+                                     return Pair{{its.words[e], its.words[e + 1]}};
+                                   },
+                                   [&](int t) -> float(&)[4] { return lane[t].logits[u][n][h]; });
+    }
+  }
+
+  BUZZ_DEVICE bool sees(const Lane& l, int n, int row, int end) const {
+    return row < l.seen[n] && !(modified && row < l.from[n]) && row < end;
+  }
+
+  /// Products become logits; other: the largest of the lane's and of `top`.
+  template <bool all>
+  BUZZ_DEVICE void find_top(Lane& l, int t, const Part& part, int r) const {
+    BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) l.other[n] = l.top[n];
+    for_logits([&](int u, int n, int h) {
+      BUZZ_UNROLL
+      for (int x = 0; x < 2; ++x) {
+        const int row = r + tile(t, u) + row_of(t, h, x);
+        float& logit = l.logits[u][n][h][x];
+        logit = l.factor[n] * (logit + l.logits[u][n][h][x + 2]);
+        if constexpr (modified) {
+          const bool some = all ? l.seen[n] > 0 : sees(l, n, row, part.end);
+          if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.slope[n], l.seen[n] - 1, row);
+        }
+        if (all || sees(l, n, row, part.end)) l.other[n] = ::fmaxf(l.other[n], logit);
+      }
+    });
+  }
+
+  /// Logits become weights, with `other` the largest so far.
+  template <bool all>
+  BUZZ_DEVICE void weigh(Lane& l, int t, const Part& part, int r) const {
+    BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) {
+      // Equal infinities: before the first row, whose sum of 0 stays.
+      l.before[n] = l.top[n] == l.other[n] ? 1 : exp2_of(l.top[n] - l.other[n]);
+      l.top[n] = l.other[n];
+      l.sum[n] *= l.before[n];
+    }
+    for_logits([&](int u, int n, int h) {
+      float(&logits)[4] = l.logits[u][n][h];
+      BUZZ_UNROLL
+      for (int x = 0; x < 2; ++x) {
+        const int row = r + tile(t, u) + row_of(t, h, x);
+        const bool some = all || sees(l, n, row, part.end);
+        if (some && l.kept[n] != nullptr) l.kept[n][row] = logits[x] * ln_2;
+        logits[x] = some ? exp2_of(logits[x] - l.top[n]) : 0;
+        l.sum[n] += logits[x];
+      }
+      l.weights[u][n].words[h] = Join<T>::floats(logits[0], logits[1]);
+    });
+  }
+
+  /// A lane's fragment of the values, as columns; rows other than [from, end) are 0.
+  template <bool all>
+  static BUZZ_DEVICE Bits of_values(const Lane& l, int t, int u, int p, int e, int r, int from, int end) {
+    std::uint32_t words[4];
+    BUZZ_UNROLL
+    for (int k = 0; k < 4; ++k) {
+      const int row = r + tile(t, u) + row_of(t, k / 2, k % 2);
+      words[k] = all || (row >= from && row < end) ? l.rows[u][k][p].words[e] : 0;
+    }
+    return {{lows(words[0], words[1]), highs(words[0], words[1]), lows(words[2], words[3]), highs(words[2], words[3])}};
+  }
+
+  /// Adds the values by their weights. Where not all queries see all rows that is done token by token: a row that one
+  /// does not see, and that is 0 for it, may be seen by another.
+  template <bool all, class Block, class Lanes>
+  BUZZ_DEVICE void add(Block& block, Lanes& lane, const Part& part, int r) const {
+    block.alone([&](int t) {
+      BUZZ_UNROLL
+      for (int n = 0; n < eights; ++n)
+        for_out([&](int p, int e, int x) { lane[t].out[n][p][e][x] *= lane[t].scale[2 * n + x % 2]; });
+    });
+    const int first = all ? 0 : step.queries.seen(part.first, part.rows);
+    const int last = all ? 0 : step.queries.seen(part.first + part.here - 1, part.rows);
+    for (int token = first; token <= last; ++token) {
+      const int from = step.template window_begin<modified>(token), end = token < part.end ? token : part.end;
+      BUZZ_UNROLL
+      for (int p = 0; p < slabs; ++p) BUZZ_UNROLL
+      for (int e = 0; e < 4; ++e) BUZZ_UNROLL
+      for (int n = 0; n < eights; ++n) {
+        if (!all) {
+          block.alone([&](int t) {
+            BUZZ_UNROLL
+            for (float& x : lane[t].fresh) x = 0;
+          });
+        }
+        BUZZ_UNROLL
+        for (int u = 0; u < tiles; ++u)
+          block.template multiply<T>([&](int t) { return of_values<all>(lane[t], t, u, p, e, r, from, end); },
+                                     [&](int t) { return lane[t].weights[u][n]; },
+                                     [&](int t) -> float(&)[4] { return all ? lane[t].out[n][p][e] : lane[t].fresh; });
+        if (!all) {
+          block.alone([&](int t) {
+            BUZZ_UNROLL
+            for (int x = 0; x < 4; ++x)
+              if (lane[t].token[2 * n + x % 2] == token) lane[t].out[n][p][e][x] += lane[t].fresh[x];
+          });
+        }
+      }
+    }
+  }
+
+  /// What thread t leaves for the others.
+  static BUZZ_DEVICE void leave(const Lane& l, Parts<warps, queries, dims>& parts, int t) {
+    const int warp = t / 32;
+    BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) {
+      const int i = 8 * n + group(t);
+      if (member(t) == 0) parts.top[warp][i] = l.top[n], parts.sum[warp][i] = l.sum[n];
+      for_out([&](int p, int e, int x) {
+        parts.out[warp][8 * n + 2 * member(t) + x % 2][64 * p + 8 * group(t) + 2 * e + x / 2] = l.out[n][p][e][x];
+      });
+    }
+  }
+};
+
+}  // namespace cuda
+}  // namespace buzz
