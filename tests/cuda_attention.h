@@ -14,6 +14,7 @@ namespace emulated {
 
 struct CallSizes {
   int rows = 1, tokens = 1, kv_heads = 1, group = 1, dim = 16, value_dim = 16, splits = 1, window = 0;
+  bool keeps_logits = true;
 };
 
 template <class T>
@@ -60,7 +61,8 @@ struct AttentionCall {
     step.capacity = capacity;
     step.max_chunk = s.tokens;
     const T* its = q.data();
-    const buzz::cuda::Partial partial{parts.data(), top.data(), sum.data(), logits.data(), s.splits};
+    const buzz::cuda::Partial partial{parts.data(), top.data(), sum.data(), s.keeps_logits ? logits.data() : nullptr,
+                                      s.splits};
     buzz::cuda::attend<Launcher>(step, buzz::cuda::dense(its, s.tokens, heads(), s.dim),
                                  buzz::cuda::dense(out.data(), s.tokens, heads(), s.value_dim), partial, lse.data(),
                                  stream);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "buzz/cuda/block.cuh"
@@ -48,8 +49,8 @@ class Block {
   void alone(F&& f) {
     phase(f);
   }
-  template <int lanes, class V, class X, int n>
-  void add_lanes(Private<V>& threads, X (V::*values)[n]) {
+  template <int lanes, class V, class W, class X, int n>
+  void add_lanes(Private<V>& threads, X (W::*values)[n]) {
     for (int first = 0; first < this->threads(); first += lanes)
       for (int i = 0; i < n; ++i)
         for (int offset = lanes / 2; offset > 0; offset /= 2) {
@@ -59,14 +60,14 @@ class Block {
           for (int l = 0; l < lanes; ++l) (threads[first + l].*values)[i] = sums[l];
         }
   }
-  template <int count, int offset, class V, class X, int n>
-  void swap(Private<V>& threads, X (V::*values)[n]) {
+  template <int count, int offset, class V, class W, class X, int n>
+  void swap(Private<V>& threads, X (W::*values)[n]) {
     for (int t = 0; t < this->threads(); ++t)
       if ((t & offset) == 0)
         std::swap_ranges(threads[t].*values, threads[t].*values + count, threads[t + offset].*values);
   }
-  template <int lanes, class V, class X, int n>
-  void share(Private<V>& threads, X (V::*values)[n]) {
+  template <int lanes, class V, class W, class X, int n>
+  void share(Private<V>& threads, X (W::*values)[n]) {
     constexpr int own = std::max(1, n / lanes);
     for (int first = 0; first < this->threads(); first += lanes) {
       X all[n];
@@ -74,8 +75,8 @@ class Block {
       for (int l = 0; l < lanes; ++l) std::copy_n(all, n, threads[first + l].*values);
     }
   }
-  template <class V, class X, int n, int m, class F>
-  void pick(Private<V>& threads, X (V::*from)[n], X (V::*to)[m], F&& lane) {
+  template <class V, class W, class U, class X, int n, int m, class F>
+  void pick(Private<V>& threads, X (W::*from)[n], X (U::*to)[m], F&& lane) {
     for (int t = 0; t < this->threads(); ++t)
       for (int k = 0; k < m; ++k) (threads[t].*to)[k] = (threads[t / 32 * 32 + lane(t, k)].*from)[k * n / m];
   }
@@ -86,12 +87,25 @@ class Block {
       for (int lane = 0; lane < 32; ++lane) factors.add_product(lane, c(first + lane));
     }
   }
+  /// As late as can be.
+  void copy(buzz::cuda::Bits& to, const void* from) { copies_.emplace_back(&to, from); }
+  void arrive() {
+    for (const auto& [to, from] : copies_) std::memcpy(to, from, sizeof *to);
+    copies_.clear();
+  }
+  template <class F>
+  bool any(F&& f) {
+    bool result = false;
+    phase([&](int t) { result |= f(t); });
+    return result;
+  }
   void add(int* counter, int n) { *counter += n; }
 
  private:
   int x_, y_, z_;
   std::vector<int> order_;
   std::minstd_rand random_;
+  std::vector<std::pair<buzz::cuda::Bits*, const void*>> copies_;
 };
 
 /// Launches run at once, or, as in a capture, are kept for later with the arguments that they have now.

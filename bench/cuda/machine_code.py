@@ -115,17 +115,17 @@ def natural_loops(code):
 
 
 def load_bytes(op):
-    """Bytes of a thread's load from global memory; 0: it is none."""
+    """Bytes of a thread's load from global memory, to registers or (LDGSTS) to shared memory; 0: it is none."""
     parts = op.split(".")
-    if parts[0] != "LDG":
+    if parts[0] not in ("LDG", "LDGSTS"):
         return 0
     sizes = {"256": 32, "128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
     return next((size for part, size in sizes.items() if part in parts), 4)
 
 
 def in_flight(loop):
-    """The most 16-byte loads of a loop that are under way before one of them is used; it goes round."""
-    wide = [load_bytes(op) == 16 for _, _, op, _ in loop]
+    """The most 16-byte loads to registers of a loop that are under way before one of them is used; it goes round."""
+    wide = [load_bytes(op) == 16 and not op.startswith("LDGSTS") for _, _, op, _ in loop]
     named = [{int(r) for r in re.findall(r"\bR(\d+)", operands)} for *_, operands in loop]
     first = [re.match(r"R(\d+)", operands) for *_, operands in loop]
     most = 0

@@ -33,25 +33,19 @@ struct Attend : AttentionKernel<T, modified> {
   static constexpr int own = pairs > lanes ? pairs / lanes : 1;   ///< of them, a lane's
   static constexpr int sharers = lanes / queries;                 ///< lanes that have logits of the same query
   static constexpr int same = pairs < lanes ? lanes / pairs : 1;  ///< lanes that have the same logit
+  static constexpr float unseen = -1;                             ///< the weight of a row that the query does not see
   static_assert(sharers > 1, "two lanes a query at least");
   /// What a block shares: before the end, `out[0]` are the queries, rotated and scaled.
   using Shared = Parts<groups, queries, dims>;
-  /// What a thread holds; its group's softmax so far is `top`, `sum` and `out`. Logits are times log2(e).
-  struct Lane {
+  /// What a thread holds; its group's softmax so far is that of the lane's own query, and `out`.
+  struct Lane : Softmax<1> {
     float query[queries][values];  ///< rotated and scaled
     float out[queries][values];    ///< the sum of 2^(logit - top) times the value
     Bits keys[unroll][packs];      ///< of the rows under way
     Bits rows[unroll][packs];      ///< their values
-    float logits[pairs];           ///< of them, then 2^(logit - top); below 0: the query does not see the row
-    float sent[pairs];             ///< room for deal_sums()
-    float before[queries];         ///< what the queries' sums so far are to be multiplied by
-    float top[1];                  ///< the largest logit of the lane's own query
-    float other[1];                ///< room for its maximum
-    float sum[1];                  ///< of 2^(logit - top), of the lane's own logits
-    float slope;                   ///< ALiBi's of it
-    float* kept;                   ///< where they go, by row; null: nowhere
-    int from;                      ///< the first row that it sees
-    int seen;                      ///< the end of those; 0: there is no such query
+    float logits[pairs];           ///< of them, then 2^(logit - top), or `unseen`
+    float room[pairs];             ///< for deal_sums()
+    float scale[queries];          ///< what the queries' sums so far are to be multiplied by
   };
   /// One block's work; see block.cuh.
   template <class Block>
@@ -102,15 +96,7 @@ struct Attend : AttentionKernel<T, modified> {
         l.out[i][j] = 0;
       }
     }
-    l.top[0] = lowest;
-    l.sum[0] = 0;
-    const int mine = lane / sharers;
-    const int row = part.first + mine;
-    const bool some = mine < part.here;
-    l.seen = some ? step.queries.seen(row, part.rows) : 0;
-    l.from = some ? step.template first_seen<modified>(row, part.rows) : 0;
-    if constexpr (modified) l.slope = some ? step.slope(part.head, row) : 0;
-    l.kept = lane % same == 0 ? this->kept_of(part, mine) : nullptr;
+    Base::start(l, 0, part, lane / sharers, lane % same == 0);
   }
 
   /// Takes at_once rows from row r on, whose keys are loaded, into the softmax and the weighted sum of the values; all:
@@ -122,12 +108,21 @@ struct Attend : AttentionKernel<T, modified> {
       dots(lane[t], t % lanes);
       if (all && more) load_keys<all>(lane[t], t, part, r + at_once);
     });
-    deal_sums<pairs, lanes / 2>(block, lane, &Lane::logits, &Lane::sent);
-    block.alone([&](int t) { find_top<all>(lane[t], t % lanes, part, r + t / lanes); });
+    deal_sums<pairs, lanes / 2>(block, lane, &Lane::logits, &Lane::room);
+    const auto logits_of = [&](int t) {
+      return [&lane, t, r](auto&& f) {
+        BUZZ_UNROLL
+        for (int i = 0; i < own; ++i) f(lane[t].logits[i], 0, r + t / lanes + own_row(t % lanes, i));
+      };
+    };
+    block.alone([&](int t) { this->template find_top<all>(lane[t], part, logits_of(t)); });
     fold_lanes<1, sharers>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
-    block.alone([&](int t) { weigh<all>(lane[t], t % lanes, part, r + t / lanes); });
+    block.alone([&](int t) {
+      this->template weigh<all>(lane[t], part, unseen, logits_of(t));
+      lane[t].scale[0] = lane[t].before[0];
+    });
     block.template share<lanes>(lane, &Lane::logits);
-    block.template share<lanes>(lane, &Lane::before);
+    block.template share<lanes>(lane, &Lane::scale);
     block.alone([&](int t) { add<all>(lane[t]); });
   }
 
@@ -178,56 +173,18 @@ struct Attend : AttentionKernel<T, modified> {
 
   /// The row, beside the group's first under way, of the lane's own logit i.
   static BUZZ_DEVICE int own_row(int lane, int i) { return (lane * pairs / lanes + i) % unroll * groups; }
-  BUZZ_DEVICE bool sees(const Lane& l, int row) const { return row < l.seen && !(modified && row < l.from); }
-
-  /// Finishes the lane's own logits; other: the largest of them and of `top`.
-  template <bool all>
-  BUZZ_DEVICE void find_top(Lane& l, int lane, const Part& part, int r) const {
-    l.other[0] = l.top[0];
-    BUZZ_UNROLL
-    for (int i = 0; i < own; ++i) {
-      const int row = r + own_row(lane, i);
-      float& logit = l.logits[i];
-      if constexpr (modified) {
-        const bool some = all ? l.seen > 0 : sees(l, row) && row < part.end;
-        if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.slope, l.seen - 1, row);
-      }
-      if (all || (sees(l, row) && row < part.end)) l.other[0] = ::fmaxf(l.other[0], logit);
-    }
-  }
-  /// The lane's own logits become weights, with `other` the largest so far.
-  template <bool all>
-  BUZZ_DEVICE void weigh(Lane& l, int lane, const Part& part, int r) const {
-    const float top = l.other[0];
-    // Equal infinities: before the first row, whose sum of 0 stays.
-    l.before[0] = l.top[0] == top ? 1 : exp2_of(l.top[0] - top);
-    l.top[0] = top;
-    l.sum[0] *= l.before[0];
-    BUZZ_UNROLL
-    for (int i = 0; i < own; ++i) {
-      const int row = r + own_row(lane, i);
-      float& logit = l.logits[i];
-      if (!all && !(sees(l, row) && row < part.end)) {
-        logit = -1;
-        continue;
-      }
-      if (l.kept != nullptr) l.kept[row] = logit * ln_2;
-      logit = exp2_of(logit - top);
-      l.sum[0] += logit;
-    }
-  }
 
   /// Adds the values by their weights.
   template <bool all>
   BUZZ_DEVICE void add(Lane& l) const {
     bool raised = false;
     BUZZ_UNROLL
-    for (int i = 0; i < queries; ++i) raised |= l.before[i] != 1;
+    for (int i = 0; i < queries; ++i) raised |= l.scale[i] != 1;
     if (raised) {
       BUZZ_UNROLL
       for (int i = 0; i < queries; ++i) {
         BUZZ_UNROLL
-        for (int j = 0; j < values; ++j) l.out[i][j] *= l.before[i];
+        for (int j = 0; j < values; ++j) l.out[i][j] *= l.scale[i];
       }
     }
     BUZZ_UNROLL
@@ -239,7 +196,7 @@ struct Attend : AttentionKernel<T, modified> {
         BUZZ_UNROLL
         for (int i = 0; i < queries; ++i) {
           const float weight = l.logits[i * unroll + u];
-          if (!all && weight < 0) continue;
+          if (!all && weight == unseen) continue;
           BUZZ_UNROLL
           for (int e = 0; e < Pack<T>::size; ++e) l.out[i][p * Pack<T>::size + e] += weight * x[e];
         }

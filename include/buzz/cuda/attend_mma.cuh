@@ -39,8 +39,8 @@ struct AttendMma : AttentionKernel<T, modified> {
     };
     float factor[queries];  ///< what products are to be multiplied by
   };
-  /// What a thread holds; its warp's softmax so far is `top`, `sum` and `out`. Logits are times log2(e).
-  struct Lane {
+  /// What a thread holds; its warp's softmax so far is those of its queries, and `out`.
+  struct Lane : Softmax<eights> {
     Bits keys[tiles][2][packs];         ///< of the rows under way
     Bits rows[tiles][4][slabs];         ///< their values
     Bits query;                         ///< of one product
@@ -48,17 +48,8 @@ struct AttendMma : AttentionKernel<T, modified> {
     Pair weights[tiles][eights];        ///< the same as T; 0: the query does not see the row
     float out[eights][slabs][4][4];     ///< the sum of 2^(logit - top) times the value
     float fresh[4];                     ///< what one token's queries add to it
-    float factor[eights];               ///< of the queries whose logits it has
-    float slope[eights];                ///< ALiBi's of them
-    float top[eights];                  ///< their largest logit
-    float other[eights];                ///< room for its maximum
-    float sent[eights];                 ///< room too
-    float sum[eights];                  ///< of 2^(logit - top), of the lane's own logits
-    float* kept[eights];                ///< where those go, by row; null: nowhere
-    int from[eights];                   ///< the first row that they see
-    int seen[eights];                   ///< the end of those; 0: there is no such query
-    float before[eights];               ///< what their sums so far are to be multiplied by
-    float scale[2 * eights];            ///< the same of the queries that `out` is of
+    float factor[eights];               ///< what products of those queries are to be multiplied by
+    float scale[2 * eights];            ///< `before` of the queries that `out` is of
     int token[2 * eights];              ///< the end of the rows that those see
   };
 
@@ -87,23 +78,15 @@ struct AttendMma : AttentionKernel<T, modified> {
  private:
   BUZZ_DEVICE int key_dim() const { return modified ? step.head_dim : dims; }
   BUZZ_DEVICE int value_dim() const { return modified ? step.value_dim() : dims; }
-  /// A thread is lane 4 * group(t) + member(t) of its warp.
-  /// @{
-  static BUZZ_DEVICE int group(int t) { return t % 32 / 4; }
-  static BUZZ_DEVICE int member(int t) { return t % 4; }
-  /// @}
   /// The first row, beside those under way, of a warp's sixteens.
   static BUZZ_DEVICE int tile(int t, int u) { return (u * warps + t / 32) * 16; }
-  /// Which of sixteen rows a lane's logit x of eight h is of, and its value 2 h + x.
-  static BUZZ_DEVICE int row_of(int t, int h, int x) { return 8 * h + 2 * member(t) + x; }
-
   /// Leaves x, element d of query i, in two, where the lane is that takes it.
   static BUZZ_DEVICE void put(Shared& shared, int i, int d, float x, float factor) {
     Bits& bits = shared.query[i / 8][d / 32 * 2 + d % 8 / 4][i % 8 * 4 + d % 32 / 8];
     BUZZ_UNROLL
     for (int part = 0; part < 2; ++part) {
       const T its = from_float<T>(x);
-      memcpy(reinterpret_cast<char*>(&bits.words[d % 4 / 2 * 2 + part]) + d % 2 * 2, &its, 2);
+      place(bits, d % 4 / 2 * 2 + part, d % 2, its);
       x -= to_float(its);
     }
     if (d == 0) shared.factor[i] = factor;
@@ -112,19 +95,12 @@ struct AttendMma : AttentionKernel<T, modified> {
   BUZZ_DEVICE void start(Lane& l, const Shared& shared, int t, const Part& part) const {
     BUZZ_UNROLL
     for (int n = 0; n < eights; ++n) {
-      const int i = 8 * n + group(t), row = part.first + i;
-      const bool some = i < part.here;
-      l.factor[n] = shared.factor[i];
-      l.top[n] = lowest;
-      l.sum[n] = 0;
-      l.kept[n] = this->kept_of(part, i);
-      l.seen[n] = some ? step.queries.seen(row, part.rows) : 0;
-      if constexpr (modified) l.slope[n] = some ? step.slope(part.head, row) : 0;
-      l.from[n] = some ? step.template first_seen<modified>(row, part.rows) : 0;
+      Base::start(l, n, part, 8 * n + group_of(t), true);
+      l.factor[n] = shared.factor[8 * n + group_of(t)];
       for_out([&](int p, int e, int x) { l.out[n][p][e][x] = 0; });
       BUZZ_UNROLL
       for (int k = 0; k < 2; ++k)
-        l.token[2 * n + k] = step.queries.seen(part.first + 8 * n + 2 * member(t) + k, part.rows);
+        l.token[2 * n + k] = step.queries.seen(part.first + 8 * n + 2 * member_of(t) + k, part.rows);
     }
   }
 
@@ -136,13 +112,14 @@ struct AttendMma : AttentionKernel<T, modified> {
     for (int e = 0; e < 4; ++e) BUZZ_UNROLL
     for (int x = 0; x < 4; ++x) f(p, e, x);
   }
-  /// Calls f(u, n, h) for each two of a lane's logits.
+  /// Calls f(logit, n, row) for each of a lane's logits of the rows from r on.
   template <class F>
-  static BUZZ_DEVICE void for_logits(F&& f) {
+  static BUZZ_DEVICE void for_logits(Lane& l, int t, int r, F&& f) {
     BUZZ_UNROLL
     for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
     for (int n = 0; n < eights; ++n) BUZZ_UNROLL
-    for (int h = 0; h < 2; ++h) f(u, n, h);
+    for (int h = 0; h < 2; ++h) BUZZ_UNROLL
+    for (int x = 0; x < 2; ++x) f(l.logits[u][n][h][x], n, r + tile(t, u) + row_of(t, h, x));
   }
 
   /// As Attend's.
@@ -150,13 +127,17 @@ struct AttendMma : AttentionKernel<T, modified> {
   BUZZ_DEVICE void take(Block& block, Lanes& lane, const Shared& shared, const Part& part, int r, bool more) const {
     block.alone([&](int t) { load_values<all>(lane[t], t, part, r); });
     multiply_keys(block, lane, shared);
+    const auto logits_of = [&](int t) { return [&lane, t, r](auto&& f) { for_logits(lane[t], t, r, f); }; };
     block.alone([&](int t) {
       if (all && more) load_keys<all>(lane[t], t, part, r + at_once);
-      find_top<all>(lane[t], t, part, r);
+      this->template find_top<all>(lane[t], part, logits_of(t));
     });
     fold_lanes<1, 4>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
-    block.alone([&](int t) { weigh<all>(lane[t], t, part, r); });
-    block.pick(lane, &Lane::before, &Lane::scale, [](int t, int k) { return 4 * (2 * member(t) + k % 2); });
+    block.alone([&](int t) {
+      this->template weigh<all>(lane[t], part, 0, logits_of(t));
+      round_weights(lane[t]);
+    });
+    block.pick(lane, &Lane::before, &Lane::scale, [](int t, int k) { return 4 * (2 * member_of(t) + k % 2); });
     add<all>(block, lane, part, r);
   }
 
@@ -168,8 +149,8 @@ struct AttendMma : AttentionKernel<T, modified> {
     for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
     for (int h = 0; h < 2; ++h) {
       const T* from =
-          this->template row_at<all>(part.keys, step.keys.inner, r + tile(t, u) + group(t), 8 * h, part.end);
-      const int d = 8 * member(t);
+          this->template row_at<all>(part.keys, step.keys.inner, r + tile(t, u) + group_of(t), 8 * h, part.end);
+      const int d = 8 * member_of(t);
       BUZZ_UNROLL
       for (int j = 0; j < packs; ++j) l.keys[u][h][j] = bits_at(d + 32 * j < key_dim() ? from + d + 32 * j : from);
     }
@@ -182,20 +163,21 @@ struct AttendMma : AttentionKernel<T, modified> {
     for (int k = 0; k < 4; ++k) {
       const T* from = this->template row_at<all>(part.values, step.values.inner, r + tile(t, u) + row_of(t, 0, 0),
                                                  row_of(0, k / 2, k % 2), part.end);
-      const int d = 8 * group(t);
+      const int d = 8 * group_of(t);
       BUZZ_UNROLL
       for (int p = 0; p < slabs; ++p) l.rows[u][k][p] = bits_at(d + 64 * p < value_dim() ? from + d + 64 * p : from);
     }
   }
 
-  /// The products of the queries and the keys.
+  /// The products of the queries and the keys, of both parts of a query, times its factor.
   template <class Block, class Lanes>
   BUZZ_DEVICE void multiply_keys(Block& block, Lanes& lane, const Shared& shared) const {
     block.alone([&](int t) {
-      for_logits([&](int u, int n, int h) {
-        BUZZ_UNROLL
-        for (float& x : lane[t].logits[u][n][h]) x = 0;
-      });
+      BUZZ_UNROLL
+      for (auto& of_tile : lane[t].logits) BUZZ_UNROLL
+      for (auto& of_eight : of_tile) BUZZ_UNROLL
+      for (auto& half : of_eight) BUZZ_UNROLL
+      for (float& x : half) x = 0;
     });
     BUZZ_UNROLL
     for (int n = 0; n < eights; ++n) BUZZ_UNROLL
@@ -212,54 +194,20 @@ struct AttendMma : AttentionKernel<T, modified> {
                                    },
                                    [&](int t) -> float(&)[4] { return lane[t].logits[u][n][h]; });
     }
-  }
-
-  BUZZ_DEVICE bool sees(const Lane& l, int n, int row, int end) const {
-    return row < l.seen[n] && !(modified && row < l.from[n]) && row < end;
-  }
-
-  /// Products become logits; other: the largest of the lane's and of `top`.
-  template <bool all>
-  BUZZ_DEVICE void find_top(Lane& l, int t, const Part& part, int r) const {
-    BUZZ_UNROLL
-    for (int n = 0; n < eights; ++n) l.other[n] = l.top[n];
-    for_logits([&](int u, int n, int h) {
+    block.alone([&](int t) {
       BUZZ_UNROLL
-      for (int x = 0; x < 2; ++x) {
-        const int row = r + tile(t, u) + row_of(t, h, x);
-        float& logit = l.logits[u][n][h][x];
-        logit = l.factor[n] * (logit + l.logits[u][n][h][x + 2]);
-        if constexpr (modified) {
-          const bool some = all ? l.seen[n] > 0 : sees(l, n, row, part.end);
-          if (some) logit = log2_e * step.modified(logit, part.s, part.head, l.slope[n], l.seen[n] - 1, row);
-        }
-        if (all || sees(l, n, row, part.end)) l.other[n] = ::fmaxf(l.other[n], logit);
-      }
+      for (auto& of_tile : lane[t].logits) BUZZ_UNROLL
+      for (int n = 0; n < eights; ++n) BUZZ_UNROLL
+      for (auto& half : of_tile[n]) BUZZ_UNROLL
+      for (int x = 0; x < 2; ++x) half[x] = lane[t].factor[n] * (half[x] + half[x + 2]);
     });
   }
 
-  /// Logits become weights, with `other` the largest so far.
-  template <bool all>
-  BUZZ_DEVICE void weigh(Lane& l, int t, const Part& part, int r) const {
+  static BUZZ_DEVICE void round_weights(Lane& l) {
     BUZZ_UNROLL
-    for (int n = 0; n < eights; ++n) {
-      // Equal infinities: before the first row, whose sum of 0 stays.
-      l.before[n] = l.top[n] == l.other[n] ? 1 : exp2_of(l.top[n] - l.other[n]);
-      l.top[n] = l.other[n];
-      l.sum[n] *= l.before[n];
-    }
-    for_logits([&](int u, int n, int h) {
-      float(&logits)[4] = l.logits[u][n][h];
-      BUZZ_UNROLL
-      for (int x = 0; x < 2; ++x) {
-        const int row = r + tile(t, u) + row_of(t, h, x);
-        const bool some = all || sees(l, n, row, part.end);
-        if (some && l.kept[n] != nullptr) l.kept[n][row] = logits[x] * ln_2;
-        logits[x] = some ? exp2_of(logits[x] - l.top[n]) : 0;
-        l.sum[n] += logits[x];
-      }
-      l.weights[u][n].words[h] = Join<T>::floats(logits[0], logits[1]);
-    });
+    for (int u = 0; u < tiles; ++u) BUZZ_UNROLL
+    for (int n = 0; n < eights; ++n) BUZZ_UNROLL
+    for (int h = 0; h < 2; ++h) l.weights[u][n].words[h] = Join<T>::floats(l.logits[u][n][h][0], l.logits[u][n][h][1]);
   }
 
   /// A lane's fragment of the values, as columns; rows other than [from, end) are 0.
@@ -318,10 +266,10 @@ struct AttendMma : AttentionKernel<T, modified> {
     const int warp = t / 32;
     BUZZ_UNROLL
     for (int n = 0; n < eights; ++n) {
-      const int i = 8 * n + group(t);
-      if (member(t) == 0) parts.top[warp][i] = l.top[n], parts.sum[warp][i] = l.sum[n];
+      const int i = 8 * n + group_of(t);
+      if (member_of(t) == 0) parts.top[warp][i] = l.top[n], parts.sum[warp][i] = l.sum[n];
       for_out([&](int p, int e, int x) {
-        parts.out[warp][8 * n + 2 * member(t) + x % 2][64 * p + 8 * group(t) + 2 * e + x / 2] = l.out[n][p][e][x];
+        parts.out[warp][8 * n + 2 * member_of(t) + x % 2][64 * p + 8 * group_of(t) + 2 * e + x / 2] = l.out[n][p][e][x];
       });
     }
   }

@@ -46,6 +46,20 @@ struct Parts {
   float out[groups][queries][dims];  ///< the same times the value
 };
 
+/// A thread's softmaxes so far, of `own` queries that it has logits of; those are times log2(e).
+template <int own>
+struct Softmax {
+  float slope[own];   ///< ALiBi's
+  float top[own];     ///< the largest logit
+  float other[own];   ///< room for its maximum
+  float sent[own];    ///< room too
+  float before[own];  ///< what the sums so far are to be multiplied by
+  float sum[own];     ///< of 2^(logit - top), of the thread's own logits
+  float* kept[own];   ///< where those go, by row; null: nowhere
+  int from[own];      ///< the first row that the query sees
+  int seen[own];      ///< the end of those; 0: there is no such query
+};
+
 /// What attention's kernels have in common: arguments, the part of the work that is a block's, and what becomes of its
 /// groups' parts. Without `modified` there are no Modifiers.
 template <class T, bool modified>
@@ -142,10 +156,58 @@ struct AttentionKernel {
     return from + stride * (row + more < end ? row + more : end - 1);
   }
 
-  /// Where the logits of the block's query i go, by row; null: nowhere.
-  BUZZ_DEVICE float* kept_of(const Part& part, int i) const {
-    if (partial.logits == nullptr || i >= part.here) return nullptr;
-    return partial.logits + step.query_at(part.s, part.head, part.first + i) * step.capacity;
+  /// Begins a thread's softmax k, which is that of the block's query i; keeps: it may write logits down.
+  template <int own>
+  BUZZ_DEVICE void start(Softmax<own>& l, int k, const Part& part, int i, bool keeps) const {
+    const bool some = i < part.here;
+    const int row = part.first + i;
+    l.top[k] = lowest;
+    l.sum[k] = 0;
+    l.seen[k] = some ? step.queries.seen(row, part.rows) : 0;
+    l.from[k] = some ? step.template first_seen<modified>(row, part.rows) : 0;
+    if constexpr (modified) l.slope[k] = some ? step.slope(part.head, row) : 0;
+    l.kept[k] = nullptr;
+    if (some && keeps && partial.logits != nullptr)
+      l.kept[k] = partial.logits + step.query_at(part.s, part.head, row) * step.capacity;
+  }
+
+  /// Does the query see the row? all: each query that there is does.
+  template <bool all, int own>
+  static BUZZ_DEVICE bool sees(const Softmax<own>& l, int k, int row, const Part& part) {
+    if (all) return !modified || l.seen[k] > 0;
+    return row < l.seen[k] && !(modified && row < l.from[k]) && row < part.end;
+  }
+  /// Finishes a thread's products; other: the largest logit of them and `top`. for_logits(f) calls f(logit, k, row) for
+  /// each.
+  template <bool all, int own, class F>
+  BUZZ_DEVICE void find_top(Softmax<own>& l, const Part& part, F&& for_logits) const {
+    BUZZ_UNROLL
+    for (int k = 0; k < own; ++k) l.other[k] = l.top[k];
+    for_logits([&](float& logit, int k, int row) {
+      if (!sees<all>(l, k, row, part)) return;
+      if constexpr (modified) logit = log2_e * step.modified(logit, part.s, part.head, l.slope[k], l.seen[k] - 1, row);
+      l.other[k] = ::fmaxf(l.other[k], logit);
+    });
+  }
+  /// Logits become weights, with `other` the largest so far; where the query does not see the row, `unseen`.
+  template <bool all, int own, class F>
+  BUZZ_DEVICE void weigh(Softmax<own>& l, const Part& part, float unseen, F&& for_logits) const {
+    BUZZ_UNROLL
+    for (int k = 0; k < own; ++k) {
+      // Equal infinities: before the first row, whose sum of 0 stays.
+      l.before[k] = l.top[k] == l.other[k] ? 1 : exp2_of(l.top[k] - l.other[k]);
+      l.top[k] = l.other[k];
+      l.sum[k] *= l.before[k];
+    }
+    for_logits([&](float& logit, int k, int row) {
+      if (!sees<all>(l, k, row, part)) {
+        logit = unseen;
+        return;
+      }
+      if (l.kept[k] != nullptr) l.kept[k][row] = logit * ln_2;
+      logit = exp2_of(logit - l.top[k]);
+      l.sum[k] += logit;
+    });
   }
 
   /// The groups' parts of the block's query i become the split's, or the output, of `dim` elements.

@@ -62,23 +62,23 @@ class Block {
     f(static_cast<int>(threadIdx.x));
   }
   /// Gives each of a thread's values the sum over the `lanes` (a power of two up to 32) threads around it.
-  template <int lanes, class V, class X, int n>
-  __device__ void add_lanes(Private<V>& threads, X (V::*values)[n]) {
+  template <int lanes, class V, class W, class X, int n>
+  __device__ void add_lanes(Private<V>& threads, X (W::*values)[n]) {
     X(&x)[n] = threads[0].*values;
     BUZZ_UNROLL
     for (int i = 0; i < n; ++i) BUZZ_UNROLL
     for (int offset = lanes / 2; offset > 0; offset /= 2) x[i] += __shfl_xor_sync(0xffffffffu, x[i], offset);
   }
   /// Each thread's first `count` values become those of the thread `offset` (a power of two up to 16) from it.
-  template <int count, int offset, class V, class X, int n>
-  __device__ void swap(Private<V>& threads, X (V::*values)[n]) {
+  template <int count, int offset, class V, class W, class X, int n>
+  __device__ void swap(Private<V>& threads, X (W::*values)[n]) {
     X(&x)[n] = threads[0].*values;
     BUZZ_UNROLL
     for (int i = 0; i < count; ++i) x[i] = __shfl_xor_sync(0xffffffffu, x[i], offset);
   }
   /// The inverse of deal_sums()' dealing: all of `lanes` threads have the n values of which each had its own.
-  template <int lanes, class V, class X, int n>
-  __device__ void share(Private<V>& threads, X (V::*values)[n]) {
+  template <int lanes, class V, class W, class X, int n>
+  __device__ void share(Private<V>& threads, X (W::*values)[n]) {
     constexpr int own = n > lanes ? n / lanes : 1;
     X(&x)[n] = threads[0].*values;
     X its[own];
@@ -88,8 +88,8 @@ class Block {
     for (int i = 0; i < n; ++i) x[i] = __shfl_sync(0xffffffffu, its[i % own], i * lanes / n, lanes);
   }
   /// Each thread's to[k] becomes from[k * n / m] of the lane lane(thread, k), 0 to 31, of its warp.
-  template <class V, class X, int n, int m, class F>
-  __device__ void pick(Private<V>& threads, X (V::*from)[n], X (V::*to)[m], F&& lane) {
+  template <class V, class W, class U, class X, int n, int m, class F>
+  __device__ void pick(Private<V>& threads, X (W::*from)[n], X (U::*to)[m], F&& lane) {
     V& its = threads[0];
     BUZZ_UNROLL
     for (int k = 0; k < m; ++k)
@@ -101,6 +101,23 @@ class Block {
   __device__ void multiply(A&& a, B&& b, C&& c) {
     const int t = static_cast<int>(threadIdx.x);
     Mma<T>::add(a(t), b(t), c(t));
+  }
+  /// Begins to copy 16 bytes of device memory to shared memory, both aligned to them.
+  __device__ void copy(Bits& to, const void* from) {
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(&to))),
+        "l"(__cvta_generic_to_global(from))
+        : "memory");
+  }
+  /// Waits for all that the block's threads have begun to copy; all see it in the next phase.
+  __device__ void arrive() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    __syncthreads();
+  }
+  /// Is f(thread) true of any thread? All get the answer.
+  template <class F>
+  __device__ bool any(F&& f) {
+    return __syncthreads_or(f(static_cast<int>(threadIdx.x))) != 0;
   }
   /// Adds to a counter that several threads of a phase add to.
   __device__ void add(int* counter, int n) { atomicAdd(counter, n); }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "buzz/cuda/attend.cuh"
+#include "buzz/cuda/attend_many.cuh"
 #include "buzz/cuda/attend_mma.cuh"
 #include "buzz/cuda/merge.cuh"
 #include "buzz/cuda/observe.cuh"
@@ -36,44 +37,62 @@ auto with_flag(bool flag, F&& f) {
   return flag ? f(std::true_type()) : f(std::false_type());
 }
 
+/// Launches a kernel of attention, which takes `queries` query rows a block, and what comes after it; call: its
+/// arguments.
+template <class Launcher, class Kernel, class T, bool modified>
+typename Launcher::Result attend_by(const Kernel& kernel, int queries, const AttentionKernel<T, modified>& call,
+                                    typename Launcher::Stream stream) {
+  const StepOf<T>& step = call.step;
+  const int splits = call.partial.splits, tiles = (step.queries.count() - 1) / queries + 1;
+  const typename Launcher::Result result =
+      Launcher::launch(kernel, {splits * tiles, step.kv_heads, step.count}, stream);
+  if (result != Launcher::success) return result;
+  const Merge<T, modified> merge{step, call.out, call.lse, call.partial};
+  return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);
+}
+
+/// With the kernel for so many queries, of half and bfloat16.
+template <class Launcher, int dims, class T, bool modified>
+typename Launcher::Result attend_halves(const AttentionKernel<T, modified>& call, typename Launcher::Stream stream) {
+  const int count = call.step.queries.count();
+  if constexpr (dims <= 128) {  // so that a thread's registers suffice
+    using Many = AttendMany<T, dims, modified>;
+    if (count >= Many::queries && call.partial.splits == 1 && call.partial.logits == nullptr)
+      return attend_by<Launcher>(Many{call}, Many::queries, call, stream);
+    if (count > 8) return attend_by<Launcher>(AttendMma<T, dims, 16, modified>{call}, 16, call, stream);
+  }
+  return attend_by<Launcher>(AttendMma<T, dims, 8, modified>{call}, 8, call, stream);
+}
+/// Of floats.
+template <class Launcher, int packs, class T, bool modified>
+typename Launcher::Result attend_floats(const AttentionKernel<T, modified>& call, typename Launcher::Stream stream) {
+  const int count = call.step.queries.count();
+  if (count == 1) return attend_by<Launcher>(Attend<T, packs, 1, modified>{call}, 1, call, stream);
+  if constexpr (packs <= 2)  // so that a thread's registers suffice
+    if (count > 4) return attend_by<Launcher>(Attend<T, packs, 8, modified>{call}, 8, call, stream);
+  return attend_by<Launcher>(Attend<T, packs, 4, modified>{call}, 4, call, stream);
+}
+
 /// Attention over the cached rows; with partial.logits the probabilities are added to the scores, and with lse, [count,
 /// tokens, query_heads], the log-sum-exps are left there. q, out: [count, tokens, query_heads, head_dim or value_dim].
 /// Errors: what the launches give. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
 typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tensor<T> out, const Partial& partial,
                                  float* lse, typename Launcher::Stream stream) {
-  const int count = step.queries.count();
-  const auto launch = [&](const auto& kernel, int queries, auto modified) {
-    const Grid grid{partial.splits * ((count - 1) / queries + 1), step.kv_heads, step.count};
-    const typename Launcher::Result result = Launcher::launch(kernel, grid, stream);
-    if (result != Launcher::success) return result;
-    const Merge<T, decltype(modified)::value> merge{step, out, lse, partial};
-    return Launcher::launch(merge, {merge.output_blocks() + merge.sum_blocks(), step.kv_heads, step.count}, stream);
-  };
   const int widest = (std::max)(step.head_dim, step.value_dim());
   if constexpr (sizeof(T) == 2) {
-    return with_dims(widest, [&](auto size) {
-      constexpr int dims = size();
-      const bool whole = step.head_dim == dims && step.value_dim() == dims;
-      return with_flag(step.modifiers.any() || !whole, [&](auto flag) {
-        const auto with = [&](auto queries, auto modified) {
-          return launch(AttendMma<T, dims, queries(), modified()>{{step, q, out, lse, partial}}, queries(), modified);
-        };
-        if (count <= 8) return with(std::integral_constant<int, 8>(), flag);
-        return with(std::integral_constant < int, dims <= 128 ? 16 : 8 > (), flag);
+    return with_dims(widest, [&](auto dims) {
+      const bool whole = step.head_dim == dims() && step.value_dim() == dims();
+      return with_flag(step.modifiers.any() || !whole, [&](auto modified) {
+        const AttentionKernel<T, decltype(modified)::value> call{step, q, out, lse, partial};
+        return attend_halves<Launcher, decltype(dims)::value>(call, stream);
       });
     });
   } else {
-    return with_packs<T>(widest, [&](auto size) {
-      constexpr int packs = size();
-      return with_flag(step.modifiers.any() || step.value_dim() != step.head_dim, [&](auto flag) {
-        const auto with = [&](auto queries, auto modified) {
-          return launch(Attend<T, packs, queries(), modified()>{{step, q, out, lse, partial}}, queries(), modified);
-        };
-        constexpr int most = packs * Pack<T>::size > 8 ? 4 : 8;  // queries, so that a thread's registers suffice
-        if (count == 1) return with(std::integral_constant<int, 1>(), flag);
-        if (count <= 4) return with(std::integral_constant<int, 4>(), flag);
-        return with(std::integral_constant<int, most>(), flag);
+    return with_packs<T>(widest, [&](auto packs) {
+      return with_flag(step.modifiers.any() || step.value_dim() != step.head_dim, [&](auto modified) {
+        const AttentionKernel<T, decltype(modified)::value> call{step, q, out, lse, partial};
+        return attend_floats<Launcher, decltype(packs)::value>(call, stream);
       });
     });
   }

@@ -18,6 +18,21 @@ struct Pair {
   std::uint32_t words[2];  ///< as above
 };
 
+/// A thread is lane 4 * group_of(t) + member_of(t) of its warp.
+/// @{
+BUZZ_HOST_DEVICE constexpr int group_of(int t) { return t % 32 / 4; }
+BUZZ_HOST_DEVICE constexpr int member_of(int t) { return t % 4; }
+/// @}
+/// Value x of word h of a lane's b is of this row.
+BUZZ_HOST_DEVICE constexpr int row_of(int t, int h, int x) { return 8 * h + 2 * member_of(t) + x; }
+
+/// Leaves x as value `which`, 0 or 1, of a word of a fragment.
+template <class T>
+BUZZ_DEVICE inline void place(Bits& fragment, int word, int which, T x) {
+  static_assert(sizeof x == 2, "two in a word");
+  memcpy(reinterpret_cast<char*>(&fragment.words[word]) + which * 2, &x, 2);
+}
+
 /// Two floats as T in a word, the first low, rounded to nearest even.
 template <class T>
 struct Join {
