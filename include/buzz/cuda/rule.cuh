@@ -35,7 +35,7 @@ struct Rule {
 
   static constexpr int bits = 4;            ///< of a round of the radix select
   static constexpr int bins = 1 << bits;    ///< values of so many bits
-  static constexpr int most_threads = 256;  ///< most of a block
+  static constexpr int most_threads = 512;  ///< most of a block
   /// Shared memory of pass().
   struct Shared {
     int count[bins];      ///< rows by the round's bits
@@ -77,24 +77,29 @@ struct Rule {
   }
 
  private:
-  /// A thread a chunk, each of which is picked by the host's function.
+  /// A thread a chunk, the hive's first where it has any, and then the others: as buzz::pick_chunk(), but that how many
+  /// rows of a chunk stay is what all leave less what those before it do, so that nothing is divided.
   template <int threads, class Block>
   BUZZ_DEVICE void pick_chunks(Block& block, const double* importance, int hive, int unfiltered,
                                std::int32_t* out) const {
     const bool together = thin.hive == HiveRule::together;
     const int rest = together ? 0 : hive, kept = together ? 0 : thin.hive_left(hive);
+    const int count = hive + unfiltered - rest, left = thin.unfiltered_left(count);
+    const int of_hive = thin.hive == HiveRule::heaviest ? chunks(hive, thin.hive_chunk()) : 0;
+    const int all = of_hive + chunks(count, thin.chunk);
     block.phase([&](int t) {
       if (thin.hive == HiveRule::first)
         for (int i = t; i < kept; i += threads) out[i] = i * thin.hive_stride;
-      if (thin.hive == HiveRule::heaviest) pick_all<threads>(t, importance, hive, thin.hive_chunk(), 0, out);
-      pick_all<threads>(t, importance + rest, hive + unfiltered - rest, thin.chunk, rest, out + kept);
+      for (int c = t; c < all; c += threads) {
+        const bool in_hive = c < of_hive;
+        const int its = in_hive ? c : c - of_hive, before = its * thin.keep, to = (in_hive ? 0 : kept) + before;
+        const long long chunk = in_hive ? thin.hive_chunk() : thin.chunk;
+        const int begin = static_cast<int>(its * chunk), more = (in_hive ? hive : count) - begin;
+        const int stay = (in_hive ? kept : left) - before, from = begin + (in_hive ? 0 : rest);
+        pick(importance + from, more < chunk ? more : static_cast<int>(chunk), stay < thin.keep ? stay : thin.keep,
+             from, out + to);
+      }
     });
-  }
-  template <int threads>
-  BUZZ_DEVICE void pick_all(int t, const double* importance, int count, long long chunk, int offset,
-                            std::int32_t* out) const {
-    for (int c = t; c < chunks(count, chunk); c += threads)
-      pick_chunk(importance, count, chunk, thin.keep, c, offset, out + static_cast<long long>(c) * thin.keep);
   }
 
   /// A radix select of the least weight that stays, four bits a round, then the rows of that weight from the first.

@@ -9,7 +9,7 @@ namespace cuda {
 /// lists, sequences), one list a KV head, or one for all heads, to which a row is as important as the sum of what it is
 /// to each (Sharing::layer). O(rows) a list, O(kv_heads * rows) a shared one, and what the rule takes.
 struct Select {
-  static constexpr int threads = 256;  ///< of a block
+  static constexpr int threads = 512;  ///< of a block
   /// A block's.
   struct Shared {
     Rule::Shared rule;  ///< of its passes
@@ -31,30 +31,34 @@ struct Select {
     if (!step.rule.should_evict(r.middle())) return;
     const long long begin = step.begin_of_list(s, list);
     const long long other = step.begin_of_list(sequences, 0);
-    std::int32_t *out = step.kept + begin, *chosen = picks + begin, *last = chosen;
+    std::int32_t *out = step.kept + begin, *chosen = picks + begin;
     double *its = importance + begin, *next = its + other;
 
     block.phase([&](int t) {
       for (int i = t; i < r.middle(); i += threads) its[i] = value(s, list, r.sink + i, now.next);
     });
-    step.rule.pass<threads>(block, shared.rule, its, r.hive, r.unfiltered, chosen);
-    int count = step.rule.once(r.hive, r.unfiltered);
-    while (step.rule.again(count)) {  // over what the last pass left
-      block.phase([&](int t) {
-        for (int i = t; i < count; i += threads) next[i] = its[last[i]];
+    int hive = r.hive, unfiltered = r.unfiltered, count = 0;
+    for (bool first = true;; first = false) {
+      std::int32_t* const picked = first ? chosen : chosen + other;
+      step.rule.pass<threads>(block, shared.rule, its, hive, unfiltered, picked);
+      count = step.rule.once(hive, unfiltered);
+      if (!first) {
+        block.phase([&](int t) {
+          for (int i = t; i < count; i += threads) out[i] = chosen[picked[i]];
+        });
+        block.phase([&](int t) {
+          for (int i = t; i < count; i += threads) chosen[i] = out[i];
+        });
+      }
+      if (!step.rule.again(count)) break;
+      block.phase([&](int t) {  // the next pass is over what this one left
+        for (int i = t; i < count; i += threads) next[i] = its[picked[i]];
       });
       double* swap = its;
       its = next;
       next = swap;
-      last = picks + begin + other;
-      step.rule.pass<threads>(block, shared.rule, its, count, 0, last);
-      count = step.rule.once(count, 0);
-      block.phase([&](int t) {
-        for (int i = t; i < count; i += threads) out[i] = chosen[last[i]];
-      });
-      block.phase([&](int t) {
-        for (int i = t; i < count; i += threads) chosen[i] = out[i];
-      });
+      hive = count;
+      unfiltered = 0;
     }
     block.phase([&](int t) {
       const int end = r.sink + count + r.window;
