@@ -43,10 +43,8 @@ struct AttentionCall {
   T* key(int head, int row) { return keys.data() + (head * capacity + row) * s.dim; }
   T* value(int head, int row) { return values.data() + (head * capacity + row) * s.value_dim; }
 
-  template <class Launcher>
-  void run(typename Launcher::Stream stream) {
-    buzz::cuda::State state;
-    state.now = {s.rows, 0, s.rows};
+  /// As a cache's, of `sequences`, of which this is the first and only one.
+  buzz::cuda::StepOf<T> step(int sequences = 1) {
     buzz::cuda::StepOf<T> step;
     step.keys = buzz::cuda::dense(keys.data(), s.kv_heads, capacity, s.dim);
     step.values = buzz::cuda::dense(values.data(), s.kv_heads, capacity, s.value_dim);
@@ -60,16 +58,22 @@ struct AttentionCall {
     step.head_dim = s.dim;
     step.capacity = capacity;
     step.max_chunk = s.tokens;
+    step.count = sequences;
+    return step;
+  }
+  template <class Launcher>
+  void run(typename Launcher::Stream stream, int sequences = 1) {
     const T* its = q.data();
     const buzz::cuda::Partial partial{parts.data(), top.data(), sum.data(), s.keeps_logits ? logits.data() : nullptr,
                                       s.splits};
-    buzz::cuda::attend<Launcher>(step, buzz::cuda::dense(its, s.tokens, heads(), s.dim),
+    buzz::cuda::attend<Launcher>(step(sequences), buzz::cuda::dense(its, s.tokens, heads(), s.dim),
                                  buzz::cuda::dense(out.data(), s.tokens, heads(), s.value_dim), partial, lse.data(),
                                  stream);
   }
 
   CallSizes s;
   int capacity;
+  buzz::cuda::State state{{s.rows, 0, s.rows}, {}};
   std::vector<T> keys, values, q, out;  ///< as the kernels have them
   Floats lse, top, sum, parts, logits;
   std::vector<double> scores;

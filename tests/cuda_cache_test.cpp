@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -577,6 +578,10 @@ struct Failing {
   static constexpr Result success = 0, invalid = 1, refused = 2;
 
   template <class Kernel>
+  static int most_at_once() {
+    return emulated::Launcher::most_at_once<Kernel>();
+  }
+  template <class Kernel>
   static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
     if (stream.left != nullptr && --*stream.left == 0) {
       if (stream.throws) throw refused;
@@ -724,6 +729,51 @@ TEST(CudaCache, IsMovedAndNotCopied) {
     ASSERT_EQ(b.step(other.cache, {1, 0, 1}, 1), 0);
     EXPECT_EQ(a.out, b.out);
   }
+}
+
+/// By their definition: of all numbers of parts, the share of a whole number of waves that their blocks fill.
+TEST(CudaBatch, SplitsAreTheFewestThatKeepTheCardBusy) {
+  Random random(1);
+  for (int run = 0; run < 300; ++run) {
+    const int blocks = random.in(1, 700), at_once = random.in(1, 600), capacity = random.in(1, 5000);
+    const int most = (capacity + 63) / 64;
+    std::vector<double> busy = {0};
+    for (int n = 1; n <= most; ++n) {
+      int left = n * blocks, waves = 0;
+      for (; left > 0; left -= at_once) ++waves;
+      busy.push_back(static_cast<double>(n * blocks) / (waves * at_once));
+    }
+    const double enough = 0.85 * *std::max_element(busy.begin(), busy.end());
+    const int splits = buzz::cuda::splits_for(blocks, at_once, capacity);
+    ASSERT_GE(splits, 1);
+    ASSERT_LE(splits, most);
+    ASSERT_GE(busy[static_cast<std::size_t>(splits)], enough);
+    for (int n = 1; n < splits; ++n) ASSERT_LT(busy[static_cast<std::size_t>(n)], enough) << blocks << " " << at_once;
+  }
+  EXPECT_EQ(buzz::cuda::splits_for(1, 1056, 2147483647), 871);
+  EXPECT_EQ(buzz::cuda::splits_for(1LL << 32, 1, 2147483647), 1);
+}
+
+/// A launcher whose device holds few blocks of one kernel, and of which there is nothing to ask.
+template <int blocks>
+struct Small : emulated::Launcher {
+  template <class Kernel>
+  static int most_at_once() {
+    return blocks;
+  }
+};
+
+TEST(CudaBatch, AsksTheDeviceWhatItHoldsAtOnce) {
+  const auto bytes = [](auto launcher, int splits) {
+    buzz::cuda::Batch batch;
+    batch.splits = splits;
+    const buzz::Shape shape{6, 2, 64};
+    const buzz::Policy policy = buzz::policy("full:capacity=6400");
+    return buzz::cuda::BasicCache<float, decltype(launcher)>::bytes(shape, batch, policy).workspace;
+  };
+  EXPECT_EQ(bytes(Small<8>(), 0), bytes(Small<8>(), 4));
+  EXPECT_EQ(bytes(Small<100>(), 0), bytes(Small<100>(), 43));
+  EXPECT_EQ(bytes(Small<0>(), 0), bytes(Small<512>(), 0)) << "as usual where there is no device";
 }
 
 TEST(CudaBatch, SplitsRowsForAllOfTheCard) {

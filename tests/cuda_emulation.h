@@ -123,6 +123,10 @@ struct Launcher {
   static constexpr Result success = 0, invalid = 1;
 
   template <class Kernel>
+  static int most_at_once() {
+    return 512;
+  }
+  template <class Kernel>
   static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
     if (stream.graph != nullptr) {
       stream.graph->push_back([=] { run(kernel, grid, 1); });

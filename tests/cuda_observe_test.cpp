@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "buzz/buzz_cache.h"
+#include "cuda_attention.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
 
@@ -257,6 +258,78 @@ TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
   v[2 * 64 + 7] = NAN;
   const Floats out = twin.attend(q, k, v, {4, 0, 1});
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(buzz::is_nan(out[i]), i / 128 >= 2 && i % 64 == 7) << i;
+}
+
+/// Launches the first sequence's blocks of a grid that is made for many.
+struct OfMany {
+  using Stream = emulated::Stream;
+  using Result = int;
+  static constexpr Result success = 0;
+
+  template <class Kernel>
+  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
+    EXPECT_EQ(grid.z, many);
+    most_x = std::max(most_x, grid.x);
+    return emulated::Launcher::launch(kernel, {grid.x, grid.y, 1}, stream);
+  }
+  static constexpr int many = buzz::cuda::Step::most_blocks;
+  static int most_x;
+};
+int OfMany::most_x = 0;
+
+/// Where heads are many, one block goes through all rows of each: the same bits as with a block for each few rows.
+TEST(CudaObserve, FewBlocksTakeAllRows) {
+  for (const int window : {0, 200}) {
+    emulated::CallSizes sizes;
+    sizes.rows = 700;
+    sizes.tokens = 3;
+    sizes.group = 2;
+    sizes.window = window;
+    Random random(1), again(1);
+    emulated::AttentionCall<float> one(sizes, random), many(sizes, again);
+    const auto expect_the_same = [&] {
+      ASSERT_EQ(one.scores, many.scores);
+      EXPECT_GT(one.scores[5], 0);
+      EXPECT_GT(one.scores[699], 0);
+    };
+    OfMany::most_x = 0;
+    one.run<emulated::Launcher>(1);
+    many.run<OfMany>(2, OfMany::many);
+    EXPECT_EQ(one.out, many.out);
+    EXPECT_EQ(OfMany::most_x, 1) << "splits or blocks a head";
+    if (window == 0) expect_the_same();
+    EXPECT_EQ(one.scores, many.scores);
+
+    const auto q = buzz::cuda::dense<const float>(one.q.data(), 3, 2, 16);
+    OfMany::most_x = 0;
+    EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(one.step(), q, one.lse.data(), 1), 0);
+    EXPECT_EQ(buzz::cuda::observe<OfMany>(many.step(OfMany::many), q, one.lse.data(), 2), 0);
+    EXPECT_EQ(OfMany::most_x, 1);
+    EXPECT_EQ(one.scores, many.scores);
+
+    Floats given(2 * 3 * 700);
+    for (float& p : given) p = random.real() + 1;
+    const auto probabilities = buzz::cuda::dense<const float>(given.data(), 2, 3, 700);
+    OfMany::most_x = 0;
+    EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(one.step(), probabilities, 1), 0);
+    EXPECT_EQ(buzz::cuda::observe<OfMany>(many.step(OfMany::many), probabilities, 2), 0);
+    EXPECT_EQ(OfMany::most_x, 1);
+    expect_the_same();
+  }
+}
+
+TEST(CudaStep, BlocksAreNoMoreThanTheWorkNorThanACardTakes) {
+  buzz::cuda::Step step;
+  const auto blocks = [&](int capacity, int kv_heads, int count, int at_once) {
+    step.capacity = capacity, step.kv_heads = kv_heads, step.count = count;
+    return step.row_blocks(at_once);
+  };
+  EXPECT_EQ(blocks(1, 1, 1, 128), 1);
+  EXPECT_EQ(blocks(128, 8, 2, 128), 1);
+  EXPECT_EQ(blocks(129, 8, 2, 128), 2);
+  EXPECT_EQ(blocks(2147483647, 1, 1, 1), 4096);
+  EXPECT_EQ(blocks(2147483647, 8, 64, 128), 8);
+  EXPECT_EQ(blocks(2147483647, 65535, 65535, 128), 1);
 }
 
 }  // namespace

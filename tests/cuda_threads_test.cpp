@@ -137,6 +137,10 @@ struct Launcher {
   static constexpr Result success = 0, invalid = 1;
 
   template <class Kernel>
+  static int most_at_once() {
+    return emulated::Launcher::most_at_once<Kernel>();
+  }
+  template <class Kernel>
   static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream) {
     struct Running {
       explicit Running(Fibers& fibers) : team(fibers, Kernel::threads) {

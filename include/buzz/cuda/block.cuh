@@ -4,6 +4,8 @@
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
+
+#include <atomic>
 #endif
 
 namespace buzz {
@@ -123,9 +125,15 @@ class Block {
   __device__ void add(int* counter, int n) { atomicAdd(counter, n); }
 };
 
-/// A Kernel as CUDA has it, for Launcher.
+/// A Kernel as CUDA has it, for Launcher. From sm_90 on its blocks may come to their multiprocessors before the launch
+/// before it has ended (programmatic dependent launch): before all else they wait until it has, and so all before it,
+/// and what they wrote is seen; then the next launch may come, and waits in its turn.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads) run(Kernel kernel) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
   __shared__ typename Kernel::Shared shared;
   Block block;
   kernel(block, shared);
@@ -148,7 +156,40 @@ struct Launcher {
     config.gridDim = dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
     config.blockDim = dim3(Kernel::threads);
     config.stream = stream;
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &early;
+    config.numAttrs = waits<Kernel>() ? 1 : 0;
     return cudaLaunchKernelEx(&config, run<Kernel>, kernel);
+  }
+
+  /// How many blocks of a kernel the current device holds at once; 0 where that can not be asked, as without a device.
+  template <class Kernel>
+  static int most_at_once() {
+    int device = 0, multiprocessors = 0, blocks = 0;
+    const bool known =
+        cudaGetDevice(&device) == success &&
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) == success &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, run<Kernel>, Kernel::threads, 0) == success;
+    return known ? multiprocessors * blocks : 0;
+  }
+
+ private:
+  /// Does the code of a kernel that the current device runs wait for earlier launches? It is code for sm_90 on then:
+  /// what a device has of older code would not. Asked once a device. Graphs take such launches from CUDA 12.3 on.
+  template <class Kernel>
+  static bool waits() {
+    constexpr int most = 64;  // devices of which an answer is kept
+    static std::atomic<signed char> answers[most];
+    int device = 0;
+    if (CUDART_VERSION < 12030 || cudaGetDevice(&device) != success || device >= most) return false;
+    if (answers[device] == 0) {
+      cudaFuncAttributes of = {};
+      if (cudaFuncGetAttributes(&of, run<Kernel>) != success) return false;
+      answers[device] = of.ptxVersion >= 90 ? 1 : -1;
+    }
+    return answers[device] > 0;
   }
 };
 

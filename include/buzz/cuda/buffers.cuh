@@ -16,9 +16,8 @@ struct Batch {
   /// Calls of up to so many tokens leave their logits for the scores; longer ones make them again from the keys and the
   /// log-sum-exps. A float each, for every query head and row of a sequence. 0 to max_chunk, 16 at most.
   int kept_logits = 1;
-  /// Into how many parts the rows of a call of few tokens are split, so that all of the card has work; 0: as many as
-  /// make 512 blocks with the sequences and KV heads, and at most one for each 64 rows of capacity and the rest. 0 to
-  /// 1024.
+  /// Into how many parts the rows of a call of few tokens are split, so that all of the card has work; 0: as
+  /// usual_splits() has it, which asks the current device. 0 to 1024.
   int splits = 0;
 };
 
@@ -53,13 +52,13 @@ struct Buffers {
   Partial partial;      ///< of calls of up to few_tokens tokens; top and sum of longer ones, unsplit
   Bytes bytes;          ///< of all that
 
-  /// cache, workspace: 256-byte aligned, or null to count the bytes; dims: rotated elements of a head; needs: the
-  /// score's. The caller has checked shape and batch.
-  Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int capacity, int dims,
+  /// cache, workspace: 256-byte aligned, or null to count the bytes; splits: at least 1; dims: rotated elements of a
+  /// head; needs: the score's. The caller has checked shape and batch.
+  Buffers(void* cache, void* workspace, const Shape& shape, const Batch& batch, int splits, int capacity, int dims,
           const Needs& needs) {
     const long long sequences = batch.sequences, cached = sequences * shape.kv_heads * capacity;
     const long long query_heads = sequences * shape.query_heads;
-    partial.splits = batch.splits != 0 ? batch.splits : usual_splits(shape, batch, capacity);
+    partial.splits = splits;
     const auto own = [&](auto** pointer, const char* sizes, std::initializer_list<long long> n) {
       take(cache, &bytes.cache, pointer, sizes, n);
     };
@@ -93,12 +92,6 @@ struct Buffers {
   static int few(const Shape& shape) { return shape.max_chunk < few_tokens ? shape.max_chunk : few_tokens; }
 
  private:
-  static int usual_splits(const Shape& shape, const Batch& batch, int capacity) {
-    const long long blocks = static_cast<long long>(batch.sequences) * shape.kv_heads;
-    const long long wanted = (512 - 1) / blocks + 1, most = (capacity - 1) / 64 + 1;
-    return static_cast<int>(wanted < most ? wanted : most);
-  }
-
   template <class V>
   static void take(void* base, std::size_t* used, V** pointer, const char* sizes, std::initializer_list<long long> of) {
     const std::size_t n = count_of<V>(sizes, of);

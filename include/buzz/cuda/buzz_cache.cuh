@@ -51,7 +51,8 @@ class BasicCache {
   using Stream = typename Launcher::Stream;  ///< where launches wait for each other
   using Result = typename Launcher::Result;  ///< Launcher::success, or an error
 
-  /// Device memory of such a cache, nothing of which is allocated. Errors: as the constructor. O(head_dim + sequences).
+  /// Device memory of such a cache, nothing of which is allocated; where Batch::splits is 0, one on the current device,
+  /// or on another of its kind. Errors: as the constructor. O(head_dim + sequences + capacity).
   static Bytes bytes(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope = {}) {
     return BasicCache(shape, batch, policy, rope, nullptr, nullptr).buffers_.bytes;
   }
@@ -70,7 +71,8 @@ class BasicCache {
         capacity_(policy.most_rows(shape.max_chunk)),
         attention_((buzz::check(attention, shape), attention)),
         device_(on_device(policy, capacity_)),
-        buffers_(memory, workspace, shape, batch, capacity_, rotation_.dims(), device_.needs),
+        buffers_(memory, workspace, shape, batch, splits(shape, batch, capacity_), capacity_, rotation_.dims(),
+                 device_.needs),
         lengths_(static_cast<std::size_t>(batch.sequences)) {
     if (rotation_.compact()) {
       require_range("capacity", capacity_, 1, rope.max_position);
@@ -267,6 +269,9 @@ class BasicCache {
     require_range("kv_heads", shape.kv_heads, 1, 65535);
     require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
     require_range("splits", batch.splits, 0, 1024);
+  }
+  static int splits(const Shape& shape, const Batch& batch, int capacity) {
+    return batch.splits != 0 ? batch.splits : usual_splits<Launcher, T>(shape, batch.sequences, capacity);
   }
   static void check_row(const char* field, int dim) {
     require_range(field, dim, Pack<T>::size, 256);

@@ -46,14 +46,13 @@ struct Compact {
       const int packs = (part < of_keys ? step.head_dim : step.value_dim()) / Pack<T>::size;
       const int first = (part < of_keys ? part : part - of_keys) * columns;
       const int width = packs - first < columns ? packs - first : columns;
-      // The sink stays where it is.
-      move<columns>(block, from, r.sink, then.rows, width, rows.row(s, head, 0) + first * Pack<T>::size, rows.inner,
-                    Pack<T>());
+      move(block, {from, r.sink, then.rows},
+           Columns<Pack<T>, T, columns>{rows.row(s, head, 0) + first * Pack<T>::size, rows.inner, width});
       return;
     }
     const long long at = step.begin(s, head);
-    move<1>(block, from, r.sink, then.rows, 1, step.scores + at, 1, 0.);
-    move<1>(block, from, r.sink, then.rows, 1, step.positions + at, 1, std::int32_t());
+    move(block, {from, r.sink, then.rows}, Columns<double, double, 1>{step.scores + at, 1, 1});
+    move(block, {from, r.sink, then.rows}, Columns<std::int32_t, std::int32_t, 1>{step.positions + at, 1, 1});
     const int forgotten = step.rule.forgotten(r.hive, r.unfiltered);
     if (forgotten >= 0)
       block.phase([&](int t) {
@@ -62,52 +61,61 @@ struct Compact {
   }
 
  private:
-  /// Rows [begin, end) of `width` units each, the first at `data`, `stride` values apart; `wide` columns of threads.
-  template <int wide, class Block, class V, class Unit>
-  BUZZ_DEVICE void move(Block& block, const std::int32_t* from, int begin, int end, int width, V* data,
-                        long long stride, Unit) const {
+  /// Which rows move: row i of [begin, end) is row from[i] before. The sink, before them, stays where it is.
+  struct Moved {
+    const std::int32_t* from;
+    int begin, end;
+  };
+  /// What of a row moves: `width` Units, up to `wide`, of which there is a thread each.
+  template <class Unit, class V, int wide_>
+  struct Columns {
+    static constexpr int wide = wide_;
+    V* data;           // of row 0
+    long long stride;  // of rows, in values
+    int width;
+
+    BUZZ_DEVICE Unit& at(int row, int t) const { return reinterpret_cast<Unit*>(data + row * stride)[t % wide]; }
+  };
+
+  template <class Block, class Unit, class V, int wide>
+  BUZZ_DEVICE void move(Block& block, const Moved& moved, const Columns<Unit, V, wide>& its) const {
     constexpr int high = threads / wide, tile = high * unroll;
     struct Units {
       Unit units[unroll];
     };
     typename Block::template Private<Units> held(block);
-    const auto unit = [&](int row, int t) { return reinterpret_cast<Unit*>(data + row * stride) + t % wide; };
-    for (int first = begin; first < end; first += tile) {
-      block.phase([&](int t) {
+    for (int first = moved.begin; first < moved.end; first += tile) {
+      // Calls f with each of a thread's units of the tile, and its row.
+      const auto each = [&](int t, auto&& f) {
         for (int u = 0; u < unroll; ++u) {
           const int row = first + u * high + t / wide;
-          if (row < end && t % wide < width) held[t].units[u] = *unit(from[row], t);
+          if (row < moved.end && t % wide < its.width) f(held[t].units[u], row);
         }
-      });
+      };
+      block.phase([&](int t) { each(t, [&](Unit& unit, int row) { unit = its.at(moved.from[row], t); }); });
       // The next tile may be loaded while this one is stored.
-      block.alone([&](int t) {
-        for (int u = 0; u < unroll; ++u) {
-          const int row = first + u * high + t / wide;
-          if (row < end && t % wide < width) *unit(row, t) = held[t].units[u];
-        }
-      });
+      block.alone([&](int t) { each(t, [&](Unit& unit, int row) { its.at(row, t) = unit; }); });
     }
     block.phase([&](int) {});
   }
 };
 
 /// After Compact, in compact positions: rotates each key that moved on by the distance of its move, in place, in float,
-/// rounded once. A thread a pair of elements, then the one as many on as there are threads: grid (blocks(), kv_heads,
-/// sequences). O(moved rows * dims).
+/// rounded once. A thread a pair of elements of a row, then of the row as many on as there are threads for: grid
+/// (blocks(), kv_heads, sequences). O(moved rows * dims).
 template <class T>
 struct Rerotate {
-  static constexpr int threads = 128;      ///< of a block
-  static constexpr int most_blocks = 256;  ///< a KV head
+  static constexpr int threads = 128;  ///< of a block
   /// None.
   struct Shared {};
 
   StepOf<T> step;  ///< keys, compacted, are rotated
 
-  /// Blocks a KV head: a thread for each pair of each of capacity rows, as far as most_blocks go.
-  BUZZ_HOST_DEVICE int blocks() const {
-    const long long wanted = (static_cast<long long>(step.capacity) * (step.rotation.dims / 2) - 1) / threads + 1;
-    return wanted < most_blocks ? static_cast<int>(wanted) : most_blocks;
-  }
+  /// Rows that a block rotates at once, and blocks a KV head.
+  /// @{
+  BUZZ_HOST_DEVICE int at_once() const { return threads / (step.rotation.dims / 2); }
+  BUZZ_HOST_DEVICE int blocks() const { return step.row_blocks(at_once()); }
+  /// @}
 
   /// One block's work; see block.cuh.
   template <class Block>
@@ -118,10 +126,11 @@ struct Rerotate {
     if (!step.rule.should_evict(now.regions(step.protect).middle())) return;
     const int rows = evicted(now, step.protect, step.rule).rows, half = rotation.dims / 2;
     const std::int32_t* from = step.kept_of(s, head);
-    const long long count = static_cast<long long>(rows) * half, stride = static_cast<long long>(blocks()) * threads;
+    const int first = block.x() * at_once(), stride = blocks() * at_once();
     block.alone([&](int t) {
-      for (long long i = static_cast<long long>(block.x()) * threads + t; i < count; i += stride) {
-        const int row = static_cast<int>(i / half), pair = static_cast<int>(i % half);
+      const int pair = t % half;
+      if (t / half >= at_once()) return;
+      for (int row = first + t / half; row < rows; row += stride) {
         if (from[row] == row) continue;
         float cos, sin;
         rotation.angle(row - from[row], 1, pair, &cos, &sin);

@@ -8,6 +8,7 @@
 #include "buzz/cuda/attend_mma.cuh"
 #include "buzz/cuda/merge.cuh"
 #include "buzz/cuda/observe.cuh"
+#include "buzz/shape.h"
 
 namespace buzz {
 namespace cuda {
@@ -98,6 +99,59 @@ typename Launcher::Result attend(const StepOf<T>& step, Tensor<const T> q, Tenso
   }
 }
 
+/// In place of a launcher: notes how many blocks the first kernel would be launched with, and how many of it the
+/// current device holds at once.
+template <class Launcher>
+struct Counted {
+  /// What is noted.
+  struct Blocks {
+    long long all = 0;  ///< 0: nothing yet
+    int at_once = 0;    ///< 0: there is no device to ask
+  };
+  using Stream = Blocks*;                  ///< where
+  using Result = bool;                     ///< of no launch
+  static constexpr Result success = true;  ///< always
+  /// Launches nothing.
+  template <class Kernel>
+  static Result launch(const Kernel&, Grid grid, Stream blocks) {
+    if (blocks->all == 0) *blocks = {1LL * grid.x * grid.y * grid.z, Launcher::template most_at_once<Kernel>()};
+    return success;
+  }
+};
+
+/// Into how many parts the rows of a call are split whose attention would be `blocks` blocks, on a device that holds
+/// `at_once` of them: the fewest with which it is busy for 0.85 of the share of the time that the best number gives, as
+/// in FlashAttention-2, and at most one for each 64 rows of capacity. 1 to 1024. O(capacity).
+inline int splits_for(long long blocks, long long at_once, int capacity) {
+  const int most = (std::min)((capacity - 1) / 64 + 1, 1024);
+  const auto busy = [&](int splits) {
+    const long long all = blocks * splits, waves = (all - 1) / at_once + 1;
+    return static_cast<double>(all) / static_cast<double>(waves * at_once);
+  };
+  double best = 0;
+  for (int splits = 1; splits <= most; ++splits) best = (std::max)(best, busy(splits));
+  int splits = 1;
+  while (busy(splits) < 0.85 * best) ++splits;
+  return splits;
+}
+/// The same for a token of each sequence of a cache, on the current device; where there is none to ask, as of one that
+/// holds 512.
+template <class Launcher, class T>
+int usual_splits(const Shape& shape, int sequences, int capacity) {
+  StepOf<T> step;
+  step.queries.group = shape.group();
+  step.modifiers.value_dim = shape.value_size();
+  step.kv_heads = shape.kv_heads;
+  step.head_dim = shape.head_dim;
+  step.capacity = capacity;
+  step.count = sequences;
+  Partial two;
+  two.splits = 2;
+  typename Counted<Launcher>::Blocks blocks;
+  attend<Counted<Launcher>, T>(step, {}, {}, two, nullptr, &blocks);
+  return splits_for(blocks.all / two.splits, blocks.at_once == 0 ? 512 : blocks.at_once, capacity);
+}
+
 /// Adds the probabilities to the scores, from the keys and lse, [count, tokens, query_heads]; q as there. Errors: what
 /// the launch gives. O(tokens * query_heads * rows * head_dim).
 template <class Launcher, class T>
@@ -106,8 +160,7 @@ typename Launcher::Result observe(const StepOf<T>& step, Tensor<const T> q, cons
   return with_flag(step.modifiers.any(), [&](auto flag) {
     return with_packs<T>(step.head_dim, [&](auto packs) {
       const Observe<T, packs(), decltype(flag)::value> kernel{step, q, lse};
-      const int blocks = (step.capacity - 1) / kernel.rows_at_once + 1;
-      return Launcher::launch(kernel, {blocks, step.kv_heads, step.count}, stream);
+      return Launcher::launch(kernel, {kernel.blocks(), step.kv_heads, step.count}, stream);
     });
   });
 }
@@ -118,7 +171,7 @@ template <class Launcher>
 typename Launcher::Result observe(const Step& step, Tensor<const float> probabilities,
                                   typename Launcher::Stream stream) {
   const ObserveGiven kernel{step, probabilities};
-  return Launcher::launch(kernel, {(step.capacity - 1) / kernel.threads + 1, step.kv_heads, step.count}, stream);
+  return Launcher::launch(kernel, {kernel.blocks(), step.kv_heads, step.count}, stream);
 }
 
 }  // namespace cuda

@@ -7,8 +7,8 @@ namespace cuda {
 
 /// After Attend: merges the splits by their log-sum-exps, and adds the probabilities to the scores where the logits
 /// were kept. The first tokens * group blocks of x write an output row each (none, where there was but one split), the
-/// others take `threads` cached rows each: grid (output_blocks() + sum_blocks(), kv_heads, sequences). A query whose
-/// probabilities are not finite adds to no sum.
+/// others take `threads` cached rows at a time: grid (output_blocks() + sum_blocks(), kv_heads, sequences). A query
+/// whose probabilities are not finite adds to no sum.
 template <class T, bool modified>
 struct Merge {
   static constexpr int threads = 128;  ///< of a block
@@ -26,17 +26,18 @@ struct Merge {
   /// Blocks that merge outputs, and those that add to scores; of a KV head.
   /// @{
   BUZZ_HOST_DEVICE int output_blocks() const { return partial.splits == 1 ? 0 : step.queries.count(); }
-  BUZZ_HOST_DEVICE int sum_blocks() const { return partial.logits == nullptr ? 0 : (step.capacity - 1) / threads + 1; }
+  BUZZ_HOST_DEVICE int sum_blocks() const { return partial.logits == nullptr ? 0 : step.row_blocks(threads); }
   /// @}
 
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
     const int x = block.x() - output_blocks(), head = block.y(), s = block.z();
+    const int rows = step.states[s].now.rows, stride = sum_blocks() * threads;
     if (x < 0)
       block.alone([&](int t) { write(t, s, head, block.x()); });
-    else if (x * threads < step.states[s].now.rows)
-      add_sums(block, shared, x * threads, s, head, step.states[s].now.rows);
+    else
+      for (int begin = x * threads; begin < rows; begin += stride) add_sums(block, shared, begin, s, head, rows);
   }
 
  private:

@@ -6,9 +6,9 @@
 namespace buzz {
 namespace cuda {
 
-/// Adds given attention probabilities to the scores. A thread a row: grid (ceil(capacity / threads), kv_heads,
-/// sequences). What is not finite, below 0 or above 2^64 adds nothing, nor does what a query gives to a row that it
-/// does not see. O(tokens * query_heads * rows).
+/// Adds given attention probabilities to the scores. A thread a row: grid (blocks(), kv_heads, sequences). What is not
+/// finite, below 0 or above 2^64 adds nothing, nor does what a query gives to a row that it does not see. O(tokens *
+/// query_heads * rows).
 struct ObserveGiven {
   static constexpr int threads = 128;  ///< of a block
   /// None.
@@ -17,32 +17,35 @@ struct ObserveGiven {
   Step step;                          ///< scores are added to
   Tensor<const float> probabilities;  ///< [count, query_heads, tokens, rows]
 
+  BUZZ_HOST_DEVICE int blocks() const { return step.row_blocks(threads); }  ///< a KV head
+
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared&) const {
     const int head = block.y(), s = block.z(), rows = step.states[s].now.rows;
     block.alone([&](int t) {
-      const int row = block.x() * threads + t;
-      if (row >= rows) return;
-      double& score = step.scores[step.begin(s, head) + row];
-      float sum = 0;
-      for (int i = 0; i < step.queries.count(); ++i) {
-        if (row < step.queries.seen(i, rows)) {
-          const float p = probabilities.row(s, step.queries.head(head, i), step.queries.token(i))[row];
-          if (is_attention(p)) sum += p;
-        }
-        if ((i + 1) % step.queries.group != 0) continue;
-        score = step.fold(score, sum, step.queries.token(i) == 0);
-        sum = 0;
-      }
+      for (int row = block.x() * threads + t; row < rows; row += blocks() * threads) add(row, s, head, rows);
     });
+  }
+
+ private:
+  BUZZ_DEVICE void add(int row, int s, int head, int rows) const {
+    double& score = step.scores[step.begin(s, head) + row];
+    const Queries& queries = step.queries;
+    for (int token = 0; token < queries.tokens; ++token) {
+      const float* p = probabilities.row(s, head * queries.group, token) + row;
+      const int given = row < queries.seen(token * queries.group, rows) ? queries.group : 0;
+      float sum = 0;
+      for (int i = 0; i < given; ++i, p += probabilities.outer)
+        if (is_attention(*p)) sum += *p;
+      score = step.fold(score, sum, token == 0);
+    }
   }
 };
 
 /// The same where a kernel has attended and gives each query's log-sum-exp of its logits, its head's sink among them,
 /// -inf or NaN: gives nothing. The probabilities are made again and held nowhere. Sixteen lanes a row, which stays in
-/// registers while the queries pass: grid (ceil(capacity / rows_at_once), kv_heads, sequences). O(tokens * query_heads
-/// * rows * head_dim).
+/// registers while the queries pass: grid (blocks(), kv_heads, sequences). O(tokens * query_heads * rows * head_dim).
 template <class T, int packs, bool modified>
 struct Observe {
   static constexpr int threads = 128;                   ///< of a block
@@ -68,11 +71,20 @@ struct Observe {
   Tensor<const T> q;           ///< [count, tokens, query_heads, head_dim], unrotated
   const float* lse = nullptr;  ///< [count, tokens, query_heads]
 
+  BUZZ_HOST_DEVICE int blocks() const { return step.row_blocks(rows_at_once); }  ///< a KV head
+
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
-    const int head = block.y(), s = block.z(), rows = step.states[s].now.rows, begin = block.x() * rows_at_once;
-    if (begin >= rows) return;
+    const int rows = step.states[block.z()].now.rows, stride = blocks() * rows_at_once;
+    for (int begin = block.x() * rows_at_once; begin < rows; begin += stride)
+      take(block, shared, begin, block.z(), block.y(), rows);
+  }
+
+ private:
+  /// Adds to the scores of rows_at_once rows from `begin` on.
+  template <class Block>
+  BUZZ_DEVICE void take(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
     double* its = step.scores + step.begin(s, head);
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) {
@@ -101,7 +113,6 @@ struct Observe {
     });
   }
 
- private:
   /// The first element of a lane's pack p.
   static BUZZ_DEVICE int element(int lane, int p) { return (p * lanes + lane) * Pack<T>::size; }
 

@@ -31,6 +31,17 @@ struct Step {
   int kv_heads = 1, lists = 1, head_dim = 0, capacity = 0, max_chunk = 1, count = 1;
   /// @}
 
+  /// Most blocks of a launch over rows, but for one a head: as many as keep a card busy. Grids are those of the
+  /// capacity, which a captured step keeps, and a large one would launch blocks by the million that find no row.
+  static constexpr int most_blocks = 4096;
+  /// How many blocks a KV head's rows are shared by, which a block takes `at_once` at a time: block x those from x *
+  /// at_once on, then those as many blocks on, as long as there are any.
+  BUZZ_HOST_DEVICE int row_blocks(long long at_once) const {
+    const long long heads = static_cast<long long>(kv_heads) * count, wanted = (capacity - 1) / at_once + 1;
+    const long long most = heads < most_blocks ? most_blocks / heads : 1;
+    return static_cast<int>(wanted < most ? wanted : most);
+  }
+
   BUZZ_HOST_DEVICE int value_dim() const { return modifiers.value_dim; }  ///< elements of a value, and of an output
 
   /// Where a head's rows begin in scores and positions.
