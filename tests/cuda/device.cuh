@@ -24,13 +24,14 @@ inline void must(cudaError_t error, const char* what) {
 /// Is there a GPU? Where not, says so.
 inline bool found() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) {
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) {
     cudaDeviceProp properties;
     BUZZ_MUST(cudaGetDeviceProperties(&properties, 0));
     std::printf("%s, %d multiprocessors\n", properties.name, properties.multiProcessorCount);
     return true;
   }
-  std::printf("No GPU here: nothing was run.\n");
+  std::printf("No GPU here (%s): nothing was run.\n", cudaGetErrorString(error));
   return false;
 }
 constexpr int skipped = 77;  // the exit status of a test that found none
