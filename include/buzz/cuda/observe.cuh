@@ -48,7 +48,7 @@ struct ObserveGiven {
 /// registers while the queries pass: grid (blocks(), kv_heads, sequences). O(tokens * query_heads * rows * head_dim).
 template <class T, int packs, bool modified>
 struct Observe {
-  static constexpr int threads = 128;                   ///< of a block
+  static constexpr int threads = 256;                   ///< of a block
   static constexpr int lanes = 16;                      ///< threads that read a row
   static constexpr int groups = threads / lanes;        ///< of lanes
   static constexpr int unroll = 2;                      ///< rows of a group
@@ -76,23 +76,22 @@ struct Observe {
   /// One block's work; see block.cuh.
   template <class Block>
   BUZZ_DEVICE void operator()(Block& block, Shared& shared) const {
-    const int rows = step.states[block.z()].now.rows, stride = blocks() * rows_at_once;
-    for (int begin = block.x() * rows_at_once; begin < rows; begin += stride)
-      take(block, shared, begin, block.z(), block.y(), rows);
+    const int rows = step.states[block.z()].now.rows;
+    for (int x = block.x(); x * rows_at_once < rows; x += blocks())
+      take(block, shared, x * rows_at_once, block.z(), block.y(), rows);
   }
 
  private:
   /// Adds to the scores of rows_at_once rows from `begin` on.
   template <class Block>
   BUZZ_DEVICE void take(Block& block, Shared& shared, int begin, int s, int head, int rows) const {
-    double* its = step.scores + step.begin(s, head);
     typename Block::template Private<Lane> lane(block);
     block.alone([&](int t) {
       Lane& l = lane[t];
       for (int u = 0; u < unroll; ++u) {
         const int row = begin + u * groups + t / lanes;
         l.sum[u] = 0;
-        l.score[u] = row < rows ? its[row] : 0;
+        l.score[u] = row < rows ? step.scores[step.begin(s, head) + row] : 0;
         for (int p = 0; p < packs; ++p)
           if (row < rows && element(t % lanes, p) < step.head_dim)
             l.keys[u][p] = *reinterpret_cast<const Pack<T>*>(step.keys.row(s, head, row) + element(t % lanes, p));
@@ -108,7 +107,7 @@ struct Observe {
     block.alone([&](int t) {
       for (int u = 0; u < unroll; ++u) {
         const int row = begin + u * groups + t / lanes;
-        if (t % lanes == 0 && row < rows) its[row] = lane[t].score[u];
+        if (t % lanes == 0 && row < rows) step.scores[step.begin(s, head) + row] = lane[t].score[u];
       }
     });
   }
