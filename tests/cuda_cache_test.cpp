@@ -292,6 +292,133 @@ TEST(CudaCache, ACapturedStepIsReplayedAcrossEvictions) {
   }
 }
 
+/// Drafts that are refused: the host's cache takes the same rows back, a sequence more than another.
+void expect_rollback_is_the_hosts(const std::string& policy, std::uint64_t seed) {
+  Random random(seed);
+  buzz::Shape shape{4, 2, 16, 6};
+  shape.max_rollback = 5;
+  buzz::cuda::Batch batch;
+  batch.sequences = 3;
+  buzz::Rope rope;
+  rope.base = 10000;
+  emulated::Twin<float> twin(shape, batch, buzz::policy(policy), rope);
+  std::vector<buzz::BuzzCache<float>> hosts;
+  for (int s = 0; s < 3; ++s) hosts.emplace_back(shape, buzz::policy(policy), rope);
+  int taken = 0, refused = 0;
+  for (int step = 0; step < 60; ++step) {
+    buzz::cuda::Call call;
+    call.tokens = random.in(1, 6);
+    call.first = random.in(0, 2);
+    call.count = random.in(1, 3 - call.first);
+    const int q_size = call.tokens * 4 * 16, k_size = call.tokens * 2 * 16;
+    const Floats q = draw(random, call.count * q_size), k = draw(random, call.count * k_size),
+                 v = draw(random, call.count * k_size);
+    const Floats out = twin.attend(q, k, v, call);
+    for (int s = 0; s < call.count; ++s) {
+      auto& host = hosts[static_cast<std::size_t>(call.first + s)];
+      Floats expected(static_cast<std::size_t>(q_size));
+      host.attend(buzz::View<const float>(q.data() + s * q_size, call.tokens, 4, 16),
+                  buzz::View<const float>(k.data() + s * k_size, call.tokens, 2, 16),
+                  buzz::View<const float>(v.data() + s * k_size, call.tokens, 2, 16),
+                  buzz::view(expected, call.tokens, 4, 16));
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        ASSERT_NEAR(out[static_cast<std::size_t>(s) * expected.size() + i], expected[i], 1e-5);
+    }
+    const std::vector<int> tokens = {random.in(0, 6), random.in(0, 6), random.in(0, 6)};
+    const int first = random.in(0, 2), count = random.in(1, 3 - first);
+    bool all = true;
+    for (int s = 0; s < 3; ++s) {
+      const int n = tokens[static_cast<std::size_t>(s)];
+      ASSERT_EQ(twin.cache.can_rollback(s, n), hosts[static_cast<std::size_t>(s)].can_rollback(n)) << n;
+      if (s >= first && s < first + count) all = all && twin.cache.can_rollback(s, n);
+    }
+    const int result = twin.cache.rollback(first, count, tokens.data() + first, step);
+    ASSERT_EQ(result == 0, all);
+    (all ? taken : refused) += 1;
+    for (int s = first; s < first + count && all; ++s)
+      hosts[static_cast<std::size_t>(s)].rollback(tokens[static_cast<std::size_t>(s)]);
+    for (int s = 0; s < 3; ++s) {
+      const auto& host = hosts[static_cast<std::size_t>(s)];
+      ASSERT_EQ(twin.cache.rows(s), host.rows());
+      ASSERT_EQ(twin.cache.lengths(s).next, host.next_position());
+      ASSERT_EQ(twin.cache.lengths(s).regions(host.policy().protect), host.regions());
+      for (int h = 0; h < 2; ++h)
+        for (int r = 0; r < host.rows(); ++r) ASSERT_EQ(twin.position(s, h, r), host.positions(h)[r]);
+    }
+  }
+  EXPECT_GT(taken, 9);
+  EXPECT_GT(refused, 3);
+}
+
+TEST(CudaCache, RowsThatAreTakenBackNeverCame) {
+  for (const char* policy :
+       {"key_outliers:sink=2,window=6,threshold=14,heavy=7", "strided:sink=1,window=7,threshold=12",
+        "streaming:sink=3,window=9,threshold=5", "diverse_beehive:sink=1,window=7,threshold=12", "full:capacity=400"})
+    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+      expect_rollback_is_the_hosts(policy, seed);
+      ASSERT_FALSE(HasFailure()) << policy << ", seed " << seed;
+    }
+}
+
+/// Between launches of a captured step too.
+TEST(CudaCache, ACapturedStepIsReplayedAcrossRollbacks) {
+  const buzz::Shape shape{2, 1, 64, 1, 3};
+  const buzz::Policy policy = buzz::policy("key_diff:sink=1,heavy=6,threshold=9,window=2");
+  emulated::Twin<float> eager(shape, {}, policy), graph(shape, {}, policy);
+  Tokens a(shape, 1), b(shape, 1);
+  Random same(5), again(5);
+  std::vector<std::function<void()>> kernels;
+  ASSERT_EQ(b.step(graph.cache, {1, 0, 1}, emulated::Stream(&kernels)), 0);
+  for (int t = 0; t < 60; ++t) {
+    a.draw(same), b.draw(again);
+    ASSERT_EQ(a.step(eager.cache, {1, 0, 1}, t), 0);
+    if (t > 0) {
+      ASSERT_EQ(graph.cache.replayed({1, 0, 1}), 0);
+    }
+    for (const auto& kernel : kernels) kernel();
+    ASSERT_EQ(a.out, b.out) << "token " << t;
+    for (int n = t % 5 == 0 ? 2 : 0; n > 0; --n) {
+      ASSERT_EQ(graph.cache.can_rollback(0, n), eager.cache.can_rollback(0, n));
+      if (!eager.cache.can_rollback(0, n)) continue;
+      ASSERT_EQ(eager.cache.rollback(0, 1, &n, 1), 0);
+      ASSERT_EQ(graph.cache.rollback(0, 1, &n, 1), 0);
+      break;
+    }
+    ASSERT_EQ(graph.cache.rows(0), eager.cache.rows(0));
+  }
+}
+
+TEST(CudaCache, RollbackOfManySequencesAndItsRefusals) {
+  const buzz::Shape shape{1, 1, 4, 2, 2};
+  buzz::cuda::Batch batch;
+  batch.sequences = 600;
+  emulated::Twin<float> twin(shape, batch, buzz::policy("full:capacity=4"));
+  const Floats rows(600 * 2 * 4, 1);
+  twin.attend(rows, rows, rows, {2, 0, 600});
+  std::vector<int> tokens;
+  for (int s = 0; s < 600; ++s) tokens.push_back(s % 3);
+  std::vector<std::function<void()>> kernels;
+  emulated::Stream stream(&kernels);
+  EXPECT_NE(twin.cache.rollback(0, 601, tokens.data(), stream), 0);
+  EXPECT_NE(twin.cache.rollback(-1, 2, tokens.data(), stream), 0);
+  EXPECT_NE(twin.cache.rollback(0, 0, tokens.data(), stream), 0);
+  for (const int n : {-1, 3}) {
+    tokens[599] = n;
+    EXPECT_NE(twin.cache.rollback(0, 600, tokens.data(), stream), 0) << n;
+  }
+  tokens[599] = 2;
+  const auto row = buzz::cuda::dense(rows.data(), 1, 1, 4);
+  ASSERT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
+  EXPECT_NE(twin.cache.rollback(1, 1, tokens.data(), stream), 0) << "a step has not ended";
+  ASSERT_EQ(twin.cache.evict(1), 0);
+  EXPECT_TRUE(kernels.empty());
+  tokens[0] = 1;
+  ASSERT_EQ(twin.cache.rollback(0, 600, tokens.data(), 1), 0);
+  for (int s = 0; s < 600; ++s) ASSERT_EQ(twin.cache.rows(s), s == 0 ? 2 : 2 - s % 3);
+  twin.attend(Floats(600 * 4, 1), Floats(600 * 4, 1), Floats(600 * 4, 1), {1, 0, 600});
+  for (int s = 1; s < 600; ++s) ASSERT_EQ(twin.position(s, 0, 2 - s % 3), 2 - s % 3) << "the device counts the same";
+}
+
 TEST(CudaCache, AStepReplayedPastTheCapacityWritesNoRow) {
   const buzz::Shape shape{2, 1, 64};
   emulated::Twin<float> twin(shape, {}, buzz::policy("full:capacity=3"));

@@ -100,5 +100,23 @@ struct Buffers {
   }
 };
 
+/// Errors: what a device's cache of such rows does not allow; the shape has been checked as the host's.
+template <class T>
+void check(const Shape& shape, const Batch& batch) {
+  if (shape.values_in_keys) fail("values_in_keys", "true", "false: the device stores values apart");
+  const auto check_row = [](const char* field, int dim) {
+    require_range(field, dim, Pack<T>::size, 256);
+    if (dim % Pack<T>::size != 0) fail(field, dim, "whole packs of 16 bytes");
+  };
+  check_row("head_dim", shape.head_dim);
+  check_row("value_dim", shape.value_size());
+  // Queries times splits are blocks of a launch.
+  require_range("max_chunk * query_heads / kv_heads", 1LL * shape.max_chunk * shape.group(), 1, 1 << 20);
+  require_range("sequences", batch.sequences, 1, 65535);
+  require_range("kv_heads", shape.kv_heads, 1, 65535);
+  require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
+  require_range("splits", batch.splits, 0, 1024);
+}
+
 }  // namespace cuda
 }  // namespace buzz

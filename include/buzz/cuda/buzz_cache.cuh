@@ -39,7 +39,7 @@ struct Call {
 ///
 /// A step is append, attend or observe, evict; evict ends it, whether it has to evict or not. After the constructor
 /// nothing allocates and nothing synchronises: lengths are known to the host, and kept on the device too, where the
-/// kernels read them, and the grids are of the capacity's size; so a captured step can be replayed, across evictions
+/// kernels read them, and the grids are made for the capacity; so a captured step can be replayed, across evictions
 /// (see replayed()). Not copyable, since two would share the device's memory; a moved-from cache may only be destroyed
 /// or assigned to. Results are an error of the arguments, with nothing launched, or what the launches give. Where a
 /// launch of append(), attend(), observe() or evict() fails (itself: CUDA's error is not an earlier call's), the step
@@ -61,10 +61,10 @@ class BasicCache {
   /// that name the field: what Shape, Batch, Policy, Rope, AttentionOptions do not allow; a score that on_device()
   /// refuses; values_in_keys, which the device does not have; head_dim or a value_dim that is no multiple of 16 bytes
   /// or over 256; more than 65535 KV heads; keys that would have to be stored raw; compact positions past max_position;
-  /// max_rollback, which the device does not have. The pointers are not checked.
+  /// max_rollback where the score is attention, of which the device keeps no copies. The pointers are not checked.
   BasicCache(const Shape& shape, const Batch& batch, const Policy& policy, const Rope& rope, void* memory,
              void* workspace, const AttentionOptions& attention = {})
-      : shape_((buzz::check(shape), check(shape, batch), shape)),
+      : shape_((buzz::check(shape), cuda::check<T>(shape, batch), shape)),
         batch_(batch),
         policy_(policy),
         rotation_(rope, shape.head_dim),
@@ -73,7 +73,10 @@ class BasicCache {
         device_(on_device(policy, capacity_)),
         buffers_(memory, workspace, shape, batch, splits(shape, batch, capacity_), capacity_, rotation_.dims(),
                  device_.needs),
-        lengths_(static_cast<std::size_t>(batch.sequences)) {
+        lengths_(static_cast<std::size_t>(batch.sequences)),
+        floors_(lengths_.size()) {
+    if (device_.needs.attention && shape.max_rollback > 0)
+      fail("max_rollback", shape.max_rollback, "0 where the score is attention: the device keeps no copies of it");
     if (rotation_.compact()) {
       require_range("capacity", capacity_, 1, rope.max_position);
       if (rope.keys == KeyStorage::raw || !policy.moves_are_few(shape.max_chunk))
@@ -113,11 +116,11 @@ class BasicCache {
     for (int i = 0; i < device_rotation_.dims / 2; ++i)
       start.given[i] = rotation_.frequencies()[static_cast<std::size_t>(i)];
     Result result = Launcher::launch(start, {1, 1, 1}, stream);
-    if (result == Launcher::success) result = give(attention_.sinks, buffers_.of_heads, stream);
+    if (result == Launcher::success) result = give<Launcher>(attention_.sinks, buffers_.of_heads, stream);
     if (result == Launcher::success)
-      result = give(attention_.alibi_slopes, buffers_.of_heads + shape_.query_heads, stream);
+      result = give<Launcher>(attention_.alibi_slopes, buffers_.of_heads + shape_.query_heads, stream);
     if (result != Launcher::success) return result;
-    for (int s = first; s < end; ++s) own(s) = {};
+    for (int s = first; s < end; ++s) own(s) = {}, floor(s) = 0;
     if (of_step) open_.tokens = 0;
     return result;
   }
@@ -218,7 +221,7 @@ class BasicCache {
       result = Launcher::launch(compact, {compact.blocks(), s.kv_heads, s.count}, stream);
     }
     if (result != Launcher::success) return result;
-    for (int i = open_.first; i < open_.first + s.count; ++i) own(i) = evicted(lengths(i), s.protect, s.rule);
+    for (int i = open_.first; i < open_.first + s.count; ++i) end_step(i, lengths(i));
     open_.tokens = 0;
     if (device_rotation_.compact && selects) {
       const Rerotate<T> rerotate{s};
@@ -232,8 +235,32 @@ class BasicCache {
   /// host has not counted then. O(count).
   Result replayed(Call call) {
     if (!can_append(call)) return Launcher::invalid;
-    for (int s = call.first; s < call.first + call.count; ++s)
-      own(s) = evicted(appended(lengths(s), call.tokens), policy_.protect, device_.rule);
+    for (int s = call.first; s < call.first + call.count; ++s) end_step(s, appended(lengths(s), call.tokens));
+    return Launcher::success;
+  }
+
+  /// Can a sequence's newest `tokens` rows be taken back? Between steps, up to max_rollback and not past the last
+  /// eviction. The sequence is not checked. O(1).
+  bool can_rollback(int sequence, int tokens) const {
+    const int floor = floors_[static_cast<std::size_t>(sequence)];
+    return open_.tokens == 0 && tokens >= 0 && tokens <= shape_.max_rollback &&
+           (tokens == 0 || lengths(sequence).next - tokens >= floor);
+  }
+  /// Takes back the newest tokens[i] rows of sequence first + i, i < count, as if they had never come: drafts that were
+  /// refused. tokens: [count], on the host; not to be captured with a step. Errors: sequences out of range;
+  /// can_rollback() says no to one of them; nothing is launched then. Where a launch fails, 512 sequences or more
+  /// before it may have been taken back. O(count).
+  Result rollback(int first, int count, const int* tokens, Stream stream) {
+    if (!in_range(first, count)) return Launcher::invalid;
+    for (int i = 0; i < count; ++i)
+      if (!can_rollback(first + i, tokens[i])) return Launcher::invalid;
+    for (int done = 0; done < count; done += Rollback::most) {
+      Rollback kernel{buffers_.states + first + done, (std::min)(count - done, int{Rollback::most}), {}};
+      std::copy_n(tokens + done, kernel.count, kernel.tokens);
+      const Result result = Launcher::launch(kernel, {1, 1, 1}, stream);
+      if (result != Launcher::success) return result;
+      for (int i = done; i < done + kernel.count; ++i) own(first + i) = appended(lengths(first + i), -tokens[i]);
+    }
     return Launcher::success;
   }
 
@@ -258,35 +285,8 @@ class BasicCache {
   int lists() const { return device_.one_list ? 1 : shape_.kv_heads; }
 
  private:
-  static void check(const Shape& shape, const Batch& batch) {
-    require_range("max_rollback", shape.max_rollback, 0, 0);
-    if (shape.values_in_keys) fail("values_in_keys", "true", "false: the device stores values apart");
-    check_row("head_dim", shape.head_dim);
-    check_row("value_dim", shape.value_size());
-    // Queries times splits are blocks of a launch.
-    require_range("max_chunk * query_heads / kv_heads", 1LL * shape.max_chunk * shape.group(), 1, 1 << 20);
-    require_range("sequences", batch.sequences, 1, 65535);
-    require_range("kv_heads", shape.kv_heads, 1, 65535);
-    require_range("kept_logits", batch.kept_logits, 0, Buffers<T>::few(shape));
-    require_range("splits", batch.splits, 0, 1024);
-  }
   static int splits(const Shape& shape, const Batch& batch, int capacity) {
     return batch.splits != 0 ? batch.splits : usual_splits<Launcher, T>(shape, batch.sequences, capacity);
-  }
-  static void check_row(const char* field, int dim) {
-    require_range(field, dim, Pack<T>::size, 256);
-    if (dim % Pack<T>::size != 0) fail(field, dim, "whole packs of 16 bytes");
-  }
-  static Result give(const std::vector<float>& numbers, float* to, Stream stream) {
-    Give give{to, 0, {}};
-    Result result = Launcher::success;
-    for (std::size_t i = 0; i < numbers.size() && result == Launcher::success; i += Give::most) {
-      give.to = to + i;
-      give.count = static_cast<int>((std::min)(numbers.size() - i, std::size_t{Give::most}));
-      std::copy_n(numbers.begin() + static_cast<std::ptrdiff_t>(i), give.count, give.given);
-      result = Launcher::launch(give, {1, 1, 1}, stream);
-    }
-    return result;
   }
   bool in_range(int first, int count) const { return first >= 0 && count >= 1 && first <= batch_.sequences - count; }
   bool can_append(Call call) const {
@@ -330,6 +330,12 @@ class BasicCache {
   }
 
   Lengths& own(int sequence) { return lengths_[static_cast<std::size_t>(sequence)]; }
+  int& floor(int sequence) { return floors_[static_cast<std::size_t>(sequence)]; }
+  /// With the step's rows, before its eviction.
+  void end_step(int sequence, const Lengths& l) {
+    if (device_.rule.should_evict(l.regions(policy_.protect).middle())) floor(sequence) = l.next;
+    own(sequence) = evicted(l, policy_.protect, device_.rule);
+  }
   long long row_of(int sequence) const { return static_cast<long long>(sequence) * shape_.kv_heads * capacity_; }
   long long kept_at(int sequence) const { return static_cast<long long>(sequence) * lists() * capacity_; }
   Tensor<T> cached(T* rows, int sequence, int dim) const {
@@ -376,6 +382,7 @@ class BasicCache {
   LogitScale scale_;
   Modifiers modifiers_;
   std::vector<Lengths> lengths_;  // [sequences]
+  std::vector<int> floors_;       // [sequences], no rollback goes back past this position
   Call open_{0, 0, 0};            // the step that has not ended; of 0 tokens: none
   bool observed_ = false;         // its probabilities are in the scores, where those are attention
 };

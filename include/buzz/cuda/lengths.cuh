@@ -15,7 +15,7 @@ struct Lengths {
   BUZZ_HOST_DEVICE constexpr Regions regions(const Protect& protect) const { return divide(rows, hive, protect); }
 };
 
-/// After `tokens` more tokens.
+/// After `tokens` more tokens; below 0: after so many less, none of which an eviction has seen.
 BUZZ_HOST_DEVICE constexpr Lengths appended(Lengths l, int tokens) {
   l.rows += tokens;
   l.next += tokens;
@@ -24,7 +24,7 @@ BUZZ_HOST_DEVICE constexpr Lengths appended(Lengths l, int tokens) {
 
 /// A sequence's lengths on the device, so that a captured graph can be replayed: kernels read them there. Append reads
 /// `then` and writes `now`; all others read `now`, and the last of a step, the compaction, writes `then`. So no kernel
-/// reads what it writes, and no kernel is needed for it alone.
+/// of a step reads what it writes, and none is needed for it alone.
 struct State {
   Lengths now;   ///< in the step, the appended rows included
   Lengths then;  ///< after it
