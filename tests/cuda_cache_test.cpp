@@ -891,15 +891,18 @@ struct Small : emulated::Launcher {
 };
 
 TEST(CudaBatch, AsksTheDeviceWhatItHoldsAtOnce) {
-  const auto bytes = [](auto launcher, int splits) {
+  const auto bytes = [](auto launcher, int splits, int sequences = 1, int query_heads = 6) {
     buzz::cuda::Batch batch;
     batch.splits = splits;
-    const buzz::Shape shape{6, 2, 64};
+    batch.sequences = sequences;
     const buzz::Policy policy = buzz::policy("full:capacity=6400");
-    return buzz::cuda::BasicCache<float, decltype(launcher)>::bytes(shape, batch, policy).workspace;
+    using Cache = buzz::cuda::BasicCache<float, decltype(launcher)>;
+    return Cache::bytes({query_heads, 2, 64}, batch, policy).workspace;
   };
   EXPECT_EQ(bytes(Small<8>(), 0), bytes(Small<8>(), 4));
   EXPECT_EQ(bytes(Small<100>(), 0), bytes(Small<100>(), 43));
+  EXPECT_EQ(bytes(Small<8>(), 0, 2), bytes(Small<8>(), 2, 2)) << "twice the blocks";
+  EXPECT_EQ(bytes(Small<8>(), 0, 1, 24), bytes(Small<8>(), 2, 1, 24)) << "12 query heads take two blocks";
   EXPECT_EQ(bytes(Small<0>(), 0), bytes(Small<512>(), 0)) << "as usual where there is no device";
 }
 
