@@ -80,6 +80,7 @@ struct AttendMma : AttentionKernel<T, modified> {
   BUZZ_DEVICE int value_dim() const { return modified ? step.value_dim() : dims; }
   /// The first row, beside those under way, of a warp's sixteens.
   static BUZZ_DEVICE int tile(int t, int u) { return (u * warps + t / 32) * 16; }
+
   /// Leaves x, element d of query i, in two, where the lane is that takes it.
   static BUZZ_DEVICE void put(Shared& shared, int i, int d, float x, float factor) {
     Bits& bits = shared.query[i / 8][d / 32 * 2 + d % 8 / 4][i % 8 * 4 + d % 32 / 8];
