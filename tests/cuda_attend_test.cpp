@@ -180,7 +180,10 @@ TEST(CudaAttend, Bfloat16IsTheOracles) {
 template <class T>
 void expect_definition(const emulated::CallSizes& s, Random& random, double tolerance) {
   emulated::AttentionCall<T> call(s, random);
-  const int poisoned = random.in(0, 2 * s.rows), its_head = random.in(0, s.kv_heads - 1);  // a row that may be
+  // A row that may be, the first that any query sees, or the last one's own.
+  const int first = s.window == 0 ? 0 : std::max(0, s.rows - s.tokens + 1 - s.window);
+  const int poisoned = random.of({random.in(0, 2 * s.rows), first, s.rows - 1});
+  const int its_head = random.in(0, s.kv_heads - 1);
   const bool of_keys = random.one_in(2);
   if (poisoned < s.rows)
     (of_keys ? call.key(its_head, poisoned)
