@@ -99,21 +99,43 @@ TEST(LoadUpTo, IsTheValuesThenZeros) {
   loads_up_to_a_packet<std::int8_t>();
 }
 
-TEST(LaneSums, AreEachPacketsOwn) {
-  using buzz::kernels::Packet;
+// Each packet's own, by any number of them: the same bits.
+template <int N>
+void sums_lanes() {
   using buzz::kernels::packet_size;
-  Packet x[4];
-  float expected[4] = {};
-  for (int p = 0; p < 4; ++p) {
+  buzz::kernels::Packet x[N];
+  float expected[N] = {}, odd[N];
+  for (int p = 0; p < N; ++p) {
     float lanes[packet_size];
     for (int i = 0; i < packet_size; ++i) expected[p] += lanes[i] = static_cast<float>(p * 100 + i);
     x[p] = buzz::kernels::load(static_cast<const float*>(lanes));
   }
-  float sums[4];
-  buzz::kernels::lane_sums<4>(x, sums);
-  for (int p = 0; p < 4; ++p) EXPECT_EQ(sums[p], expected[p]);
-  buzz::kernels::lane_sums<3>(x, sums);
-  for (int p = 0; p < 3; ++p) EXPECT_EQ(sums[p], expected[p]);
+  float sums[N + 1];
+  sums[N] = -1;
+  buzz::kernels::lane_sums<N>(x, sums);
+  for (int p = 0; p < N; ++p) EXPECT_EQ(sums[p], expected[p]) << p << " of " << N;
+  EXPECT_EQ(sums[N], -1) << N;
+
+  for (int p = 0; p < N; ++p) {
+    float lanes[packet_size];
+    for (int i = 0; i < packet_size; ++i) lanes[i] = 1.f / static_cast<float>(3 + i);
+    x[p] = buzz::kernels::load(static_cast<const float*>(lanes));
+  }
+  float alone;
+  buzz::kernels::lane_sums<1>(x, &alone);
+  buzz::kernels::lane_sums<N>(x, odd);
+  for (float sum : odd) EXPECT_EQ(sum, alone) << N;
+}
+
+TEST(LaneSums, AreEachPacketsOwn) {
+  sums_lanes<1>();
+  sums_lanes<2>();
+  sums_lanes<3>();
+  sums_lanes<4>();
+  sums_lanes<6>();
+  sums_lanes<8>();
+  sums_lanes<12>();
+  sums_lanes<16>();
 }
 
 }  // namespace

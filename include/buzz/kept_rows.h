@@ -80,7 +80,9 @@ void compact(const KeptRows& kept, int head, View<T> rows) {
   constexpr std::size_t line = 64;
   const std::size_t bytes = sizeof(T) * static_cast<std::size_t>(rows.shape(2));
   const auto at = [&](int row) { return reinterpret_cast<char*>(rows.row(0, row)); };
-  if (bytes < line && rows.stride(1) == rows.shape(2)) {  // neighbours together
+  // Neighbours together: short rows, for which a loop takes as long as a call, and long ones, which memmove() is best
+  // at.
+  if (rows.stride(1) == rows.shape(2) && (bytes < line || bytes >= 8 * line)) {
     kept.for_each_run(head, [&](int from, int to, int count) {
       if (from != to) std::memmove(at(to), at(from), bytes * static_cast<std::size_t>(count));
     });
@@ -91,7 +93,7 @@ void compact(const KeptRows& kept, int head, View<T> rows) {
     if (list[i] == i) continue;
     const char* from = at(list[i]);
     char* to = at(i);
-    std::size_t done = 0;  // line by line: a call for each row, or finding runs, takes as long as moving short rows
+    std::size_t done = 0;  // line by line: a call for each row, or finding runs, takes as long as moving it
     for (; done + line <= bytes; done += line) std::memcpy(to + done, from + done, line);
     if (done < bytes) std::memcpy(to + done, from + done, bytes - done);
   }

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "buzz/finite.h"
@@ -22,7 +25,11 @@ inline namespace BUZZ_ISA {
 #define BUZZ_INLINED
 #endif
 
-constexpr bool many_registers = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32;  ///< for larger tiles
+/// Packets of rows that are under way together with Q queries: for more there are no registers. One query's converted
+/// rows leave some, and wait for each other less.
+template <int Q, class T>
+constexpr int at_once = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 || (Q < 3 && !std::is_same<T, float>::value) ? 4
+                                                                                                                  : 2;
 
 /// f(0), f(1), ... with the indices as compile-time arguments.
 template <class F, int... Is>
@@ -35,18 +42,50 @@ EIGEN_ALWAYS_INLINE void unroll(F&& f) {
   unroll(f, std::make_integer_sequence<int, N>());
 }
 
-/// Asks for what a stream over rows will read 4 KiB after x, at the first packet of each cache line: processors stop at
-/// page ends and lose track of rows that are read side by side (bench/README.md has the ratios).
-template <class T>
-EIGEN_ALWAYS_INLINE void prefetch_ahead(const T* x, int i) {
-  constexpr int line = 64 / static_cast<int>(sizeof(T));
-  if (i % line != 0) return;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): past the array no pointer can be added to
-  const T* ahead = reinterpret_cast<const T*>(reinterpret_cast<std::uintptr_t>(x + i) + 4096);
+/// Asks for the cache lines of rows before they are read. Rows that lie one after the other are asked for in that
+/// order, whatever the order that they are read in: processors' own prefetchers stop at page ends and lose track of
+/// rows that are read side by side or by columns (bench/README.md has the ratios).
+struct Ahead {
+  template <class T>
+  static constexpr int in_line = 64 / static_cast<int>(sizeof(T));  ///< values of a cache line
+
+  /// Of rows of `dim` values, `stride` apart, `count` of which are read together: from row `first` on, which need not
+  /// be there.
+  template <class T>
+  Ahead(const T* rows, std::ptrdiff_t stride, int first, int count, int dim)
+      : at(reinterpret_cast<std::uintptr_t>(rows) + bytes<T>(stride * first)),
+        row_step(stride == dim ? 64 : bytes<T>(stride)),
+        line_step(stride == dim ? 64 * static_cast<std::uintptr_t>(count) : 64) {}
+  /// Of what is there anyway.
+  explicit Ahead(const float* read) : at(reinterpret_cast<std::uintptr_t>(read)) {}
+
+  /// Asks for a line while line `line` of row `row` is read.
+  EIGEN_ALWAYS_INLINE void ask(int row, int line) const {
+    const std::uintptr_t r = static_cast<std::uintptr_t>(row), l = static_cast<std::uintptr_t>(line);
+    const void* const x = reinterpret_cast<const void*>(at + r * row_step + l * line_step);  // NOLINT: past the array
 #if defined(__GNUC__)
-  __builtin_prefetch(ahead);  // gcc leaves out calls of functions that do nothing else, as Eigen's
+    __builtin_prefetch(x);  // gcc leaves out calls of functions that do nothing else, as Eigen's
 #else
-  Eigen::internal::prefetch(ahead);
+    Eigen::internal::prefetch(static_cast<const float*>(x));
+#endif
+  }
+
+  template <class T>
+  static std::uintptr_t bytes(std::ptrdiff_t values) {
+    return static_cast<std::uintptr_t>(values) * sizeof(T);
+  }
+  std::uintptr_t at, row_step = 0, line_step = 0;  ///< bytes
+};
+
+/// Keeps x in a register: gcc else has each instruction that takes it load it anew, and loads are what these loops are
+/// short of.
+EIGEN_ALWAYS_INLINE void keep(Packet& x) {
+#if defined(__GNUC__) && defined(EIGEN_VECTORIZE_AVX512)
+  __asm__("" : "+v"(x));
+#elif defined(__GNUC__) && defined(EIGEN_VECTORIZE_SSE)
+  __asm__("" : "+x"(x));
+#else
+  static_cast<void>(x);
 #endif
 }
 
@@ -54,81 +93,110 @@ EIGEN_ALWAYS_INLINE void prefetch_ahead(const T* x, int i) {
 /// it would hold the sums in memory, and every step would store them.
 template <int Q, int R, class T>
 EIGEN_ALWAYS_INLINE void add_products(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride,
-                                      int i, int n, Packet (&sum)[Q][R]) {
+                                      int i, int n, const Ahead& ahead, Packet (&sum)[Q * R]) {
+  constexpr int line = Ahead::in_line<T>;
+  if (i % line == 0) unroll<R>([&](auto r) BUZZ_INLINED { ahead.ask(r, i / line); });
   Packet row[R];
   unroll<R>([&](auto r) BUZZ_INLINED {
-    prefetch_ahead(b + r * b_stride, i);
     row[r] = load_up_to(b + r * b_stride + i, n);
+    keep(row[r]);
   });
   unroll<Q>([&](auto q) BUZZ_INLINED {
-    const Packet query = load_up_to(a + q * a_stride + i, n);
-    unroll<R>([&](auto r) BUZZ_INLINED { sum[q][r] = Eigen::internal::pmadd(query, row[r], sum[q][r]); });
+    Packet query = load_up_to(a + q * a_stride + i, n);
+    keep(query);
+    unroll<R>([&](auto r) BUZZ_INLINED { sum[q * R + r] = Eigen::internal::pmadd(query, row[r], sum[q * R + r]); });
   });
 }
 
-/// out[q][r] = dot(a[q], b[r]) over dim elements, for Q x R rows.
+/// out[q][r] = dot(a[q], b[r]) over dim elements, for Q x R rows. Inlined, since a call takes as long as a short row.
 template <int Q, int R, class T>
-inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int dim, float* out,
-                 std::ptrdiff_t out_stride) {
-  Packet sum[Q][R];
-  unroll<Q>([&](auto q) BUZZ_INLINED {
-    unroll<R>([&](auto r) BUZZ_INLINED { sum[q][r] = Eigen::internal::pset1<Packet>(0.f); });
-  });
+EIGEN_ALWAYS_INLINE void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int dim,
+                              float* out, std::ptrdiff_t out_stride, const Ahead& ahead) {
+  Packet sum[Q * R];
+  unroll<Q * R>([&](auto k) BUZZ_INLINED { sum[k] = Eigen::internal::pset1<Packet>(0.f); });
   int i = 0;
-  for (; i + packet_size <= dim; i += packet_size) add_products(a, a_stride, b, b_stride, i, packet_size, sum);
-  if (i < dim) add_products(a, a_stride, b, b_stride, i, dim - i, sum);
-  unroll<Q>([&](auto q) BUZZ_INLINED { lane_sums<R>(sum[q], out + q * out_stride); });
+  for (; i + packet_size <= dim; i += packet_size)
+    add_products<Q, R>(a, a_stride, b, b_stride, i, packet_size, ahead, sum);
+  if (i < dim) add_products<Q, R>(a, a_stride, b, b_stride, i, dim - i, ahead, sum);
+  float sums[Q * R];
+  lane_sums<Q * R>(sum, sums);
+  unroll<Q>([&](auto q) BUZZ_INLINED { std::memcpy(out + q * out_stride, sums + q * R, R * sizeof *out); });
 }
 
-/// The same for any number of rows.
+/// The same for any number of rows. asks: for what comes 4 KiB behind them.
 template <int Q, class T>
 inline void dots(const float* a, std::ptrdiff_t a_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
-                 float* out, std::ptrdiff_t out_stride) {
-  constexpr int R = many_registers ? 4 : 2;
+                 float* out, std::ptrdiff_t out_stride, bool asks) {
+  constexpr int R = at_once<Q, T>;
+  const int lead = (std::max)(+R, 4096 / (dim * static_cast<int>(sizeof(T))));
+  const auto rows_from = [&](int r, auto count) BUZZ_INLINED {
+    const T* const first = b + r * b_stride;
+    dots<Q, count()>(a, a_stride, first, b_stride, dim, out + r, out_stride,
+                     asks ? Ahead(first, b_stride, lead, count(), dim) : Ahead(a));
+  };
   int r = 0;
-  for (; r + R <= rows; r += R) dots<Q, R>(a, a_stride, b + r * b_stride, b_stride, dim, out + r, out_stride);
-  for (; r < rows; ++r) dots<Q, 1>(a, a_stride, b + r * b_stride, b_stride, dim, out + r, out_stride);
+  for (; r + R <= rows; r += R) rows_from(r, std::integral_constant<int, R>());
+  for (; r < rows; ++r) rows_from(r, std::integral_constant<int, 1>());
 }
 
-/// out[q][0..N packets) += sum over rows of weight[q][r] * b[r][...].
+/// out[q][0..N packets) += sum over rows of weight[q][r] * b[r][...], which are the dimensions from i on.
 template <int Q, int N, class T>
-inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, float* out,
-                std::ptrdiff_t out_stride) {
+EIGEN_ALWAYS_INLINE void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride,
+                             int rows, int i, float* out, std::ptrdiff_t out_stride, const Ahead& ahead) {
+  constexpr int line = Ahead::in_line<T>;
   Packet sum[Q][N];
   unroll<Q>([&](auto q) BUZZ_INLINED {
-    unroll<N>([&](auto n) BUZZ_INLINED { sum[q][n] = load(out + q * out_stride + n * packet_size); });
+    unroll<N>([&](auto n) BUZZ_INLINED { sum[q][n] = load(out + q * out_stride + i + n * packet_size); });
   });
+  const bool asks = i % line == 0;
   for (int r = 0; r < rows; ++r) {
     Packet row[N];
     unroll<N>([&](auto n) BUZZ_INLINED {
-      prefetch_ahead(b + r * b_stride, n * packet_size);
-      row[n] = load(b + r * b_stride + n * packet_size);
+      if (n * packet_size % line == 0 && asks) ahead.ask(r, i / line + n * packet_size / line);
+      row[n] = load(b + r * b_stride + i + n * packet_size);
+      if constexpr (Q > 1) keep(row[n]);
     });
     unroll<Q>([&](auto q) BUZZ_INLINED {
-      const Packet w = Eigen::internal::pset1<Packet>(weight[q * w_stride + r]);
+      Packet w = Eigen::internal::pset1<Packet>(weight[q * w_stride + r]);
+      keep(w);
       unroll<N>([&](auto n) BUZZ_INLINED { sum[q][n] = Eigen::internal::pmadd(w, row[n], sum[q][n]); });
     });
   }
   unroll<Q>([&](auto q) BUZZ_INLINED {
     unroll<N>([&](auto n)
-                  BUZZ_INLINED { Eigen::internal::pstoreu(out + q * out_stride + n * packet_size, sum[q][n]); });
+                  BUZZ_INLINED { Eigen::internal::pstoreu(out + q * out_stride + i + n * packet_size, sum[q][n]); });
   });
 }
 
-/// The same for any number of dimensions.
+/// The same for the dimensions from i on, N packets at a time, then fewer.
+template <int Q, int N, class T>
+inline void add_from(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, int i,
+                     int dim, float* out, std::ptrdiff_t out_stride, const Ahead& ahead) {
+  for (; i + N * packet_size <= dim; i += N * packet_size)
+    add<Q, N>(weight, w_stride, b, b_stride, rows, i, out, out_stride, ahead);
+  if constexpr (N > 1) {
+    add_from<Q, N / 2>(weight, w_stride, b, b_stride, rows, i, dim, out, out_stride, ahead);
+  } else {
+    for (; i < dim; ++i)
+      for (int q = 0; q < Q; ++q)
+        for (int r = 0; r < rows; ++r)
+          out[q * out_stride + i] += weight[q * w_stride + r] * to_float(b[r * b_stride + i]);
+  }
+}
+
+/// The same for any number of dimensions. `asks`: for the next rows while these are read.
 template <int Q, class T>
 inline void add(const float* weight, std::ptrdiff_t w_stride, const T* b, std::ptrdiff_t b_stride, int rows, int dim,
-                float* out, std::ptrdiff_t out_stride) {
-  constexpr int N = many_registers ? 4 : 2;
-  int i = 0;
-  for (; i + N * packet_size <= dim; i += N * packet_size)
-    add<Q, N>(weight, w_stride, b + i, b_stride, rows, out + i, out_stride);
-  for (; i + packet_size <= dim; i += packet_size)
-    add<Q, 1>(weight, w_stride, b + i, b_stride, rows, out + i, out_stride);
-  for (; i < dim; ++i)
-    for (int q = 0; q < Q; ++q)
-      for (int r = 0; r < rows; ++r)
-        out[q * out_stride + i] += weight[q * w_stride + r] * to_float(b[r * b_stride + i]);
+                float* out, std::ptrdiff_t out_stride, bool asks) {
+  // So few rows at a time that they and the next ones stay in the first-level cache.
+  constexpr int most_bytes = 16384;
+  const int tile = (std::max)(8, most_bytes / (dim * static_cast<int>(sizeof(T))));
+  for (int r = 0; r < rows; r += tile) {
+    const T* const first = b + r * b_stride;
+    const int count = (std::min)(tile, rows - r);
+    const Ahead ahead = asks ? Ahead(first, b_stride, count, count, dim) : Ahead(weight);
+    add_from<Q, at_once<Q, T>>(weight + r, w_stride, first, b_stride, count, 0, dim, out, out_stride, ahead);
+  }
 }
 
 /// Calls f(first, number of queries as a compile-time constant) for queries in fours, then for the rest.
@@ -146,7 +214,7 @@ template <class T>
 inline void dots(const float* a, std::ptrdiff_t a_stride, int queries, const T* b, std::ptrdiff_t b_stride, int rows,
                  int dim, float* out, std::ptrdiff_t out_stride) {
   by_fours(queries, [&](int q, auto count) {
-    dots<count()>(a + q * a_stride, a_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
+    dots<count()>(a + q * a_stride, a_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride, q == 0);
   });
 }
 
@@ -155,7 +223,7 @@ template <class T>
 inline void add(const float* weight, std::ptrdiff_t w_stride, int queries, const T* b, std::ptrdiff_t b_stride,
                 int rows, int dim, float* out, std::ptrdiff_t out_stride) {
   by_fours(queries, [&](int q, auto count) {
-    add<count()>(weight + q * w_stride, w_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride);
+    add<count()>(weight + q * w_stride, w_stride, b, b_stride, rows, dim, out + q * out_stride, out_stride, q == 0);
   });
 }
 

@@ -95,31 +95,60 @@ EIGEN_ALWAYS_INLINE Packet load_up_to(const T* from, int n) {
   return load(static_cast<const T*>(padded));
 }
 
-/// out[i] = the sum of x[i]'s lanes for N <= 4 packets, always in the same order, whatever N and i. Four at a time take
-/// a third of the shuffles of four times predux().
-template <int N>
-EIGEN_ALWAYS_INLINE void lane_sums(const Packet* x, float* out) {
+/// Sums of lanes of several packets at once, which take a third of the shuffles of as many predux(): of each packet by
+/// itself, in an order that depends on nothing else.
+/// @{
 #if defined(EIGEN_VECTORIZE_AVX512)
-  const Packet none = Eigen::internal::pset1<Packet>(0.f);
+constexpr int sums_at_once = 4;
+inline void sums_of_lanes(const Packet* x, float* out) {
   const auto pair = [](Packet a, Packet b) {
     return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
   };
-  const Packet ab = pair(x[0], N > 1 ? x[1 % N] : none);
-  const Packet cd = pair(N > 2 ? x[2 % N] : none, N > 3 ? x[3 % N] : none);
+  const Packet ab = pair(x[0], x[1]), cd = pair(x[2], x[3]);
   const Packet all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
   const __m256 half =
       _mm256_add_ps(_mm512_castps512_ps256(all), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(all), 1)));
-  const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-  if constexpr (N == 4) {
-    _mm_storeu_ps(out, sums);
-  } else {
-    float four[4];
-    _mm_storeu_ps(four, sums);
-    for (int i = 0; i < N; ++i) out[i] = four[i];
-  }
+  _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
+}
+#elif defined(EIGEN_VECTORIZE_AVX)
+constexpr int sums_at_once = 8;
+inline void sums_of_lanes(const Packet* x, float* out) {
+  const auto pair = [](Packet a, Packet b) {
+    return _mm256_add_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+  };
+  const auto four = [&](const Packet* y) {
+    const Packet ab = pair(y[0], y[1]), cd = pair(y[2], y[3]);
+    return _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xEE));
+  };
+  const Packet low = four(x), high = four(x + 4);
+  _mm256_storeu_ps(out,
+                   _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)));
+}
+#elif defined(EIGEN_VECTORIZE_SSE)
+constexpr int sums_at_once = 4;
+inline void sums_of_lanes(const Packet* x, float* out) {
+  const auto pair = [](Packet a, Packet b) { return _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b)); };
+  const Packet ab = pair(x[0], x[1]), cd = pair(x[2], x[3]);
+  _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
+}
 #else
-  for (int i = 0; i < N; ++i) out[i] = Eigen::internal::predux(x[i]);
+constexpr int sums_at_once = 1;
+inline void sums_of_lanes(const Packet* x, float* out) { *out = Eigen::internal::predux(*x); }
 #endif
+/// @}
+
+/// out[i] = the sum of x[i]'s lanes for N packets, always in the same order, whatever N and i.
+template <int N>
+EIGEN_ALWAYS_INLINE void lane_sums(const Packet* x, float* out) {
+  constexpr int whole = N / sums_at_once * sums_at_once;
+  for (int i = 0; i < whole; i += sums_at_once) sums_of_lanes(x + i, out + i);
+  if constexpr (whole < N) {
+    Packet rest[sums_at_once];
+    float sums[sums_at_once];
+    for (int i = 0; i < sums_at_once; ++i) rest[i] = whole + i < N ? x[whole + i] : Eigen::internal::pset1<Packet>(0.f);
+    sums_of_lanes(rest, sums);
+    std::memcpy(out + whole, sums, sizeof(float) * (N - whole));
+  }
 }
 
 /// The bits of a float.
