@@ -70,11 +70,15 @@ struct Ahead {
 #endif
   }
 
+  /// Of so many values.
   template <class T>
   static std::uintptr_t bytes(std::ptrdiff_t values) {
     return static_cast<std::uintptr_t>(values) * sizeof(T);
   }
-  std::uintptr_t at, row_step = 0, line_step = 0;  ///< bytes
+  /// The address that it begins at, and what a row and a line add to it: bytes.
+  /// @{
+  std::uintptr_t at, row_step = 0, line_step = 0;
+  /// @}
 };
 
 /// Keeps x in a register: gcc else has each instruction that takes it load it anew, and loads are what these loops are
