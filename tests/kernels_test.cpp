@@ -46,7 +46,7 @@ void is_the_slow_product(int queries, int rows, int dim, int stride) {
   std::vector<float> products(static_cast<std::size_t>(queries * rows) + 1, -1);
   buzz::kernels::dots(p.q.data(), dim, queries, p.b.data(), stride, rows, dim, products.data(), rows);
   buzz::kernels::add(p.weights.data(), rows, queries, p.b.data(), stride, rows, dim, p.out.data(), dim);
-  EXPECT_EQ(products.back(), -1);
+  EXPECT_EQ(products.back(), -1.f);
   for (int q = 0; q < queries; ++q) {
     for (int r = 0; r < rows; ++r) {
       double sum = 0, size = 0;

@@ -114,7 +114,7 @@ void sums_lanes() {
   sums[N] = -1;
   buzz::kernels::lane_sums<N>(x, sums);
   for (int p = 0; p < N; ++p) EXPECT_EQ(sums[p], expected[p]) << p << " of " << N;
-  EXPECT_EQ(sums[N], -1) << N;
+  EXPECT_EQ(sums[N], -1.f) << N;
 
   for (int p = 0; p < N; ++p) {
     float lanes[packet_size];
