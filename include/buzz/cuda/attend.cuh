@@ -116,7 +116,7 @@ struct Attend : AttentionKernel<T, modified> {
       };
     };
     block.alone([&](int t) { this->template find_top<all>(lane[t], part, logits_of(t)); });
-    fold_lanes<1, sharers>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
+    this->template share_top<sharers, Lane>(block, lane);
     block.alone([&](int t) {
       this->template weigh<all>(lane[t], part, unseen, logits_of(t));
       lane[t].scale[0] = lane[t].before[0];

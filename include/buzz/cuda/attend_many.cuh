@@ -69,7 +69,7 @@ struct AttendMany : AttentionKernel<T, modified> {
       if (r + at_once < part.end) block.alone([&](int t) { copy(block, shared.rows[now ^ 1], t, part, r + at_once); });
       take(block, lane, shared.rows[now], part, r);
     }
-    fold_lanes<1, 4>(block, lane, &Lane::sum, &Lane::sent, [](float a, float b) { return a + b; });
+    this->template share_sum<4, Lane>(block, lane);
     block.alone([&](int t) {
       BUZZ_UNROLL
       for (int k = 0; k < 2; ++k) finish(lane[t], k, t, part);
@@ -156,7 +156,7 @@ struct AttendMany : AttentionKernel<T, modified> {
       for_logits(l, t, r, [&](float& logit, int k, int) { logit *= l.factor[k]; });
       this->template find_top<false>(l, part, logits_of(t));
     });
-    fold_lanes<1, 4>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
+    this->template share_top<4, Lane>(block, lane);
     block.alone([&](int t) {
       Lane& l = lane[t];
       this->template weigh<false>(l, part, 0, logits_of(t));

@@ -67,7 +67,7 @@ struct AttendMma : AttentionKernel<T, modified> {
         part,
         [&](auto all, int r) { block.alone([&](int t) { load_keys<decltype(all)::value>(lane[t], t, part, r); }); },
         [&](auto all, int r, bool more) { take<decltype(all)::value>(block, lane, shared, part, r, more); });
-    fold_lanes<1, 4>(block, lane, &Lane::sum, &Lane::sent, [](float a, float b) { return a + b; });
+    this->template share_sum<4, Lane>(block, lane);
     block.phase([&](int) {});  // all have read the queries
     block.phase([&](int t) { leave(lane[t], shared.parts, t); });
     block.alone([&](int t) {
@@ -133,7 +133,7 @@ struct AttendMma : AttentionKernel<T, modified> {
       if (all && more) load_keys<all>(lane[t], t, part, r + at_once);
       this->template find_top<all>(lane[t], part, logits_of(t));
     });
-    fold_lanes<1, 4>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
+    this->template share_top<4, Lane>(block, lane);
     block.alone([&](int t) {
       this->template weigh<all>(lane[t], part, 0, logits_of(t));
       round_weights(lane[t]);

@@ -189,6 +189,17 @@ struct AttentionKernel {
       l.other[k] = ::fmaxf(l.other[k], logit);
     });
   }
+  /// `other` becomes the largest of the `sharers` threads that have logits of the same queries, `sum` theirs together.
+  /// @{
+  template <int sharers, class Lane, class Block, class Lanes>
+  static BUZZ_DEVICE void share_top(Block& block, Lanes& lane) {
+    fold_lanes<1, sharers>(block, lane, &Lane::other, &Lane::sent, [](float a, float b) { return ::fmaxf(a, b); });
+  }
+  template <int sharers, class Lane, class Block, class Lanes>
+  static BUZZ_DEVICE void share_sum(Block& block, Lanes& lane) {
+    fold_lanes<1, sharers>(block, lane, &Lane::sum, &Lane::sent, [](float a, float b) { return a + b; });
+  }
+  /// @}
   /// Logits become weights, with `other` the largest so far; where the query does not see the row, `unseen`.
   template <bool all, int own, class F>
   BUZZ_DEVICE void weigh(Softmax<own>& l, const Part& part, float unseen, F&& for_logits) const {
