@@ -42,18 +42,6 @@ struct Aligned {
     ::operator delete(whole);
   }
 
-  /// Of the bytes from an address on; where there are none it is as if it had not been asked.
-  static void prefer_huge_pages(std::uintptr_t begin, std::size_t bytes) noexcept {
-#if defined(MADV_HUGEPAGE)
-    constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
-    const std::uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): the system's pages, not the object's
-    if (first < end) static_cast<void>(::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE));
-#else
-    static_cast<void>(begin), static_cast<void>(bytes);
-#endif
-  }
-
   /// Any frees what any other allocated.
   template <class U>
   bool operator==(const Aligned<U>&) const noexcept {
@@ -63,6 +51,19 @@ struct Aligned {
   template <class U>
   bool operator!=(const Aligned<U>&) const noexcept {
     return false;
+  }
+
+ private:
+  /// Asks for huge pages where bytes from an address on fill some; whatever the system says, the memory is as good.
+  static void prefer_huge_pages(std::uintptr_t begin, std::size_t bytes) noexcept {
+#if defined(MADV_HUGEPAGE)
+    constexpr std::uintptr_t page = std::uintptr_t{1} << 21;
+    const std::uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the system's pages, not the object's
+    if (first < end) static_cast<void>(::madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE));
+#else
+    static_cast<void>(begin), static_cast<void>(bytes);
+#endif
   }
 };
 
