@@ -61,14 +61,14 @@ run() {  # NAME SECONDS COMMAND...: into NAME.txt; rc: how it ended; took: secon
   timeout -k 2 "$2" "${@:3}" > "$results/$1.txt" 2>&1 || rc=$?
   took=$((SECONDS - begin))
 }
-step() {
-  run "$@"
+report() {  # NAME SECONDS: of what has run
   case $rc in
     0) say "$1: passed, $took s" ;;
     124 | 137) failed=1; say "$1: FAILED, not done after $2 s" ;;
     *) failed=1; say "$1: FAILED with $rc, $took s: $(tail -n 1 "$results/$1.txt")" ;;
   esac
 }
+step() { run "$@"; report "$1" "$2"; }
 # Fails by what the sanitizer finds alone: it may be too slow, or not be able to work here.
 sanitize() {  # TOOL SECONDS
   command -v compute-sanitizer > /dev/null || { say "$1: not run, compute-sanitizer is absent"; return; }
@@ -89,12 +89,7 @@ if [ $rc -eq 77 ]; then
   exit 1
 fi
 say "$(head -n 1 "$results/device_test.txt"); $(git rev-parse --short HEAD 2> /dev/null || echo 'no git')"
-if [ $rc -eq 0 ]; then
-  say "device_test: passed, $took s"
-else
-  failed=1
-  say "device_test: FAILED with $rc, $took s: $(tail -n 1 "$results/device_test.txt")"
-fi
+report device_test 80
 for rows in 564 4096 32768; do step "attend-$rows" $((30 + rows / 1024)) "$programs/cuda_bench" attend "$rows"; done
 step decode 15 "$programs/cuda_bench" decode
 step eviction 25 "$programs/cuda_bench" eviction
