@@ -49,16 +49,17 @@ void set_score(buzz::DiversityOptions& o, Random& random) {
 }
 
 /// Makes a policy of options of its own type, drawn.
+using Draw = std::function<buzz::Policy(Random&)>;
 template <class Options>
-using Make = buzz::Policy (*)(const Options&);
-template <class Options>
-buzz::Policy draw_policy(Make<Options> make, Random& random) {
-  Options o;
-  set(o, random);
-  set_select(o, random);
-  set_score(o, random);
-  if constexpr (std::is_base_of<buzz::FadingOptions, Options>::value) o.fade = random.of({0.f, 0.06f, 1.f});
-  return make(o);
+Draw of(buzz::Policy (*make)(const Options&)) {
+  return [make](Random& random) {
+    Options o;
+    set(o, random);
+    set_select(o, random);
+    set_score(o, random);
+    if constexpr (std::is_base_of<buzz::FadingOptions, Options>::value) o.fade = random.of({0.f, 0.06f, 1.f});
+    return make(o);
+  };
 }
 
 std::string said(const std::function<void()>& f) {
@@ -76,8 +77,8 @@ struct Ran {
 
 /// The emulated device against the host's cache, one a sequence, over many calls and evictions: the same positions,
 /// row for row, the same scores and outputs to float arithmetic.
-template <class T, class Options>
-Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make, bool modified) {
+template <class T>
+Ran expect_hosts_cache(std::uint64_t seed, double tolerance, const Draw& draw_policy, bool modified) {
   Random random(seed);
   buzz::Shape shape;
   shape.kv_heads = random.in(1, 3);
@@ -85,7 +86,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
   shape.head_dim = random.of({16, 64, 80});
   shape.max_chunk = random.of({1, 4, 20});
   if (modified && random.one_in(2)) shape.value_dim = random.of({8, 48, 80, 144});
-  const buzz::Policy policy = draw_policy(make, random);
+  const buzz::Policy policy = draw_policy(random);
   buzz::Rope rope;
   if (random.one_in(2)) {
     rope.base = 10000;
@@ -165,41 +166,41 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, Make<Options> make,
   return ran;
 }
 
-template <class T = float, class Options>
-void expect_hosts_caches(int runs, Make<Options> make, bool modified = false, double tolerance = 1e-5) {
+template <class T = float>
+void expect_hosts_caches(int runs, const Draw& policy, bool modified = false, double tolerance = 1e-5) {
   int evictions = 0;
   for (int seed = 0; seed < runs; ++seed) {
-    evictions += expect_hosts_cache<T>(static_cast<std::uint64_t>(seed), tolerance, make, modified).evictions;
+    evictions += expect_hosts_cache<T>(static_cast<std::uint64_t>(seed), tolerance, policy, modified).evictions;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;
   }
   EXPECT_GT(evictions, 3 * runs);
 }
 
-TEST(CudaCache, BeehiveIsTheHosts) { expect_hosts_caches(30, buzz::beehive); }
-TEST(CudaCache, HeavyHitterIsTheHosts) { expect_hosts_caches(12, buzz::heavy_hitter); }
-TEST(CudaCache, StreamingIsTheHosts) { expect_hosts_caches(8, buzz::streaming); }
-TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches(8, buzz::strided); }
-TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches(12, buzz::diverse_beehive); }
-TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches(8, buzz::key_diff); }
-TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches(12, buzz::key_outliers); }
+TEST(CudaCache, BeehiveIsTheHosts) { expect_hosts_caches(30, of(buzz::beehive)); }
+TEST(CudaCache, HeavyHitterIsTheHosts) { expect_hosts_caches(12, of(buzz::heavy_hitter)); }
+TEST(CudaCache, StreamingIsTheHosts) { expect_hosts_caches(8, of(buzz::streaming)); }
+TEST(CudaCache, StridedIsTheHosts) { expect_hosts_caches(8, of(buzz::strided)); }
+TEST(CudaCache, DiverseBeehiveIsTheHosts) { expect_hosts_caches(12, of(buzz::diverse_beehive)); }
+TEST(CudaCache, KeyDiffIsTheHosts) { expect_hosts_caches(8, of(buzz::key_diff)); }
+TEST(CudaCache, KeyOutliersAreTheHosts) { expect_hosts_caches(12, of(buzz::key_outliers)); }
 TEST(CudaCache, ModifiedLogitsAreTheHosts) {
-  expect_hosts_caches(30, buzz::beehive, true);
-  expect_hosts_caches(12, buzz::heavy_hitter, true);
-  expect_hosts_caches(8, buzz::streaming, true);
+  expect_hosts_caches(30, of(buzz::beehive), true);
+  expect_hosts_caches(12, of(buzz::heavy_hitter), true);
+  expect_hosts_caches(8, of(buzz::streaming), true);
 }
 // By tensor cores: a weight is rounded before it is multiplied by a value of up to 2.
 TEST(CudaCache, HalvesAreTheHosts) {
-  expect_hosts_caches<Eigen::half>(6, buzz::heavy_hitter, false, 2e-3);
-  expect_hosts_caches<Eigen::half>(6, buzz::beehive, true, 2e-3);
+  expect_hosts_caches<Eigen::half>(6, of(buzz::heavy_hitter), false, 2e-3);
+  expect_hosts_caches<Eigen::half>(6, of(buzz::beehive), true, 2e-3);
 }
-TEST(CudaCache, Bfloat16IsTheHosts) { expect_hosts_caches<Eigen::bfloat16>(6, buzz::beehive, true, 1.6e-2); }
-TEST(CudaCache, TovaIsTheHosts) { expect_hosts_caches(12, buzz::tova); }
+TEST(CudaCache, Bfloat16IsTheHosts) { expect_hosts_caches<Eigen::bfloat16>(6, of(buzz::beehive), true, 1.6e-2); }
+TEST(CudaCache, TovaIsTheHosts) { expect_hosts_caches(12, of(buzz::tova)); }
 
 using FadedAttentionOptions = buzz::PolicyOptions<buzz::Segments, buzz::AttentionSumOptions, buzz::FadingOptions>;
 buzz::Policy faded_attention(const FadedAttentionOptions& o) {
   return buzz::policy(buzz::faded(buzz::attention_sum(o), o), buzz::Segments::Options(o), o, buzz::Sharing::layer);
 }
-TEST(CudaCache, FadedAttentionOfALayerIsTheHosts) { expect_hosts_caches(12, faded_attention); }
+TEST(CudaCache, FadedAttentionOfALayerIsTheHosts) { expect_hosts_caches(12, of(faded_attention)); }
 
 /// One token of every sequence: q, k, v and out where a captured step finds them.
 struct Tokens {
@@ -692,31 +693,16 @@ TEST(CudaCache, ResetEndsAStepOfItsSequences) {
   EXPECT_EQ(tokens.append(twin.cache, {1, 0, 3}, 1), 0);
 }
 
-/// A launcher that refuses one launch, by its result or by an exception: `left` counts down to it.
-struct Failing {
-  struct Stream {
-    Stream(int s) : seed(s) {}  // NOLINT: of the orders
-    Stream(int* l, bool t) : left(l), throws(t) {}
-    int seed = 1;
-    int* left = nullptr;
-    bool throws = false;
-  };
-  using Result = int;
-  static constexpr Result success = 0, invalid = 1, refused = 2;
+constexpr int refused = 2;
 
-  template <class Kernel>
-  static int most_at_once() {
-    return emulated::Launcher::most_at_once<Kernel>();
-  }
-  template <class Kernel>
-  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
-    if (stream.left != nullptr && --*stream.left == 0) {
-      if (stream.throws) throw refused;
-      return refused;
-    }
-    return emulated::Launcher::launch(kernel, grid, stream.seed);
-  }
-};
+/// Refuses one launch, by its result or by an exception: `left` counts down to it.
+emulated::Stream failing(int* left, bool throws) {
+  return emulated::Stream([=](buzz::cuda::Grid&) {
+    if (--*left != 0) return 0;
+    if (throws) throw refused;
+    return refused;
+  });
+}
 
 /// A step whose launch number n fails is asked for again from the part that failed; then all is as if it had not.
 void expect_steps_to_survive(const buzz::Policy& policy, int kept_logits) {
@@ -727,7 +713,7 @@ void expect_steps_to_survive(const buzz::Policy& policy, int kept_logits) {
   int fails = 0;
   for (const bool throws : {false, true})
     for (int n = 1; n <= 6; ++n) {
-      emulated::Twin<float, Failing> twin(shape, batch, policy), good(shape, batch, policy);
+      emulated::Twin<float> twin(shape, batch, policy), good(shape, batch, policy);
       Tokens tokens(shape, 2), same(shape, 2);
       Random random(9), again(9);
       int evictions = 0;
@@ -736,18 +722,18 @@ void expect_steps_to_survive(const buzz::Policy& policy, int kept_logits) {
         int left = n;
         const auto insist = [&](auto&& part) {
           for (int once = 0; once < 2; ++once) {
-            int result = Failing::refused;
+            int result = refused;
             try {
               result = part();
-            } catch (int refused) {
-              result = refused;
+            } catch (int thrown) {
+              result = thrown;
             }
-            if (result != Failing::refused) return result;
+            if (result != refused) return result;
             ++fails;
           }
-          return static_cast<int>(Failing::refused);
+          return refused;
         };
-        const Failing::Stream stream(&left, throws);
+        const emulated::Stream stream = failing(&left, throws);
         ASSERT_EQ(insist([&] { return tokens.append(twin.cache, {1, 0, 2}, stream); }), 0) << "launch " << n;
         ASSERT_EQ(insist([&] { return tokens.attend(twin.cache, stream); }), 0) << "launch " << n;
         const int before = twin.cache.rows(1);
@@ -785,14 +771,14 @@ TEST(CudaCache, AStepHasEndedWhereOnlyTheMovedKeysAreNotRotated) {
   buzz::Rope rope;
   rope.base = 10000;
   rope.positions = buzz::Positions::compact;
-  emulated::Twin<float, Failing> twin(shape, {}, buzz::beehive(options), rope);
+  emulated::Twin<float> twin(shape, {}, buzz::beehive(options), rope);
   Tokens tokens(shape, 1);
   Random random(4);
   for (int t = 0; t < 3; ++t) {
     tokens.draw(random);
     ASSERT_EQ(tokens.append(twin.cache, {1, 0, 1}, 1), 0);
     int left = 3;  // Select, Compact, Rerotate
-    EXPECT_EQ(twin.cache.evict(Failing::Stream(&left, false)), Failing::refused);
+    EXPECT_EQ(twin.cache.evict(failing(&left, false)), refused);
     EXPECT_NE(twin.cache.evict(1), 0) << "no step has begun";
   }
   ASSERT_EQ(twin.cache.reset(1), 0);

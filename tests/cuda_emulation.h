@@ -112,8 +112,10 @@ class Block {
 struct Stream {
   Stream(int s) : seed(s) {}  // NOLINT: of the orders
   explicit Stream(std::vector<std::function<void()>>* g) : graph(g) {}
+  explicit Stream(std::function<int(buzz::cuda::Grid&)> b) : seed(1), before(std::move(b)) {}
   int seed = 0;
   std::vector<std::function<void()>>* graph = nullptr;
+  std::function<int(buzz::cuda::Grid&)> before;  // sees a launch, and may change it; but 0 refuses it
 };
 
 /// Runs all blocks of a launch, in random order too.
@@ -127,7 +129,9 @@ struct Launcher {
     return 512;
   }
   template <class Kernel>
-  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
+  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, const Stream& stream) {
+    const Result refused = stream.before ? stream.before(grid) : success;
+    if (refused != success) return refused;
     if (stream.graph != nullptr) {
       stream.graph->push_back([=] { run(kernel, grid, 1); });
       return success;

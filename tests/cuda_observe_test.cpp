@@ -260,22 +260,17 @@ TEST(CudaObserve, ANaNValueReachesNoEarlierQuery) {
   for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(buzz::is_nan(out[i]), i / 128 >= 2 && i % 64 == 7) << i;
 }
 
-/// Launches the first sequence's blocks of a grid that is made for many.
-struct OfMany {
-  using Stream = emulated::Stream;
-  using Result = int;
-  static constexpr Result success = 0;
+constexpr int of_many = buzz::cuda::Step::most_blocks;
 
-  template <class Kernel>
-  static Result launch(const Kernel& kernel, buzz::cuda::Grid grid, Stream stream) {
-    EXPECT_EQ(grid.z, many);
-    most_x = std::max(most_x, grid.x);
-    return emulated::Launcher::launch(kernel, {grid.x, grid.y, 1}, stream);
-  }
-  static constexpr int many = buzz::cuda::Step::most_blocks;
-  static int most_x;
-};
-int OfMany::most_x = 0;
+/// Launches the first sequence's blocks of a grid that is made for many; most_x: blocks of a head.
+emulated::Stream first_of_many(int* most_x) {
+  return emulated::Stream([most_x](buzz::cuda::Grid& grid) {
+    EXPECT_EQ(grid.z, of_many);
+    *most_x = std::max(*most_x, grid.x);
+    grid.z = 1;
+    return 0;
+  });
+}
 
 /// Where heads are many, one block goes through all rows of each: the same bits as with a block for each few rows.
 TEST(CudaObserve, FewBlocksTakeAllRows) {
@@ -292,28 +287,29 @@ TEST(CudaObserve, FewBlocksTakeAllRows) {
       EXPECT_GT(one.scores[5], 0);
       EXPECT_GT(one.scores[699], 0);
     };
-    OfMany::most_x = 0;
+    int most_x = 0;
+    const emulated::Stream stream = first_of_many(&most_x);
     one.run<emulated::Launcher>(1);
-    many.run<OfMany>(2, OfMany::many);
+    many.run<emulated::Launcher>(stream, of_many);
     EXPECT_EQ(one.out, many.out);
-    EXPECT_EQ(OfMany::most_x, 1) << "splits or blocks a head";
+    EXPECT_EQ(most_x, 1) << "splits or blocks a head";
     if (window == 0) expect_the_same();
     EXPECT_EQ(one.scores, many.scores);
 
     const auto q = buzz::cuda::dense<const float>(one.q.data(), 3, 2, 16);
-    OfMany::most_x = 0;
+    most_x = 0;
     EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(one.step(), q, one.lse.data(), 1), 0);
-    EXPECT_EQ(buzz::cuda::observe<OfMany>(many.step(OfMany::many), q, one.lse.data(), 2), 0);
-    EXPECT_EQ(OfMany::most_x, 1);
+    EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(many.step(of_many), q, one.lse.data(), stream), 0);
+    EXPECT_EQ(most_x, 1);
     EXPECT_EQ(one.scores, many.scores);
 
     Floats given(2 * 3 * 700);
     for (float& p : given) p = random.real() + 1;
     const auto probabilities = buzz::cuda::dense<const float>(given.data(), 2, 3, 700);
-    OfMany::most_x = 0;
+    most_x = 0;
     EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(one.step(), probabilities, 1), 0);
-    EXPECT_EQ(buzz::cuda::observe<OfMany>(many.step(OfMany::many), probabilities, 2), 0);
-    EXPECT_EQ(OfMany::most_x, 1);
+    EXPECT_EQ(buzz::cuda::observe<emulated::Launcher>(many.step(of_many), probabilities, stream), 0);
+    EXPECT_EQ(most_x, 1);
     expect_the_same();
   }
 }

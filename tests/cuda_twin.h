@@ -41,7 +41,7 @@ class Memory {
   std::vector<char> bytes_;
 };
 
-template <class T, class Launcher = emulated::Launcher>
+template <class T>
 struct Twin {
   using Cache = buzz::cuda::BasicCache<T, Launcher>;
 
