@@ -3,7 +3,7 @@
 #include <cstdio>
 
 int main(int argc, char** argv) try {
-  const buzz::Policy policy = buzz::policy(argc > 1 ? argv[1] : "key_outliers");
+  const buzz::Policy policy = buzz::policy(argc > 1 ? argv[1] : "fluency");
   buzz::BuzzCache<float> cache({/*query_heads*/ 1, /*kv_heads*/ 1, /*head_dim*/ 4}, policy);
   float token[4] = {1, 2, 3, 4}, out[4];
   const buzz::View<const float> x(token, 1, 1, 4);

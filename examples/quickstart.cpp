@@ -4,7 +4,7 @@
 #include <vector>
 
 int main() {
-  const buzz::Policy policy = buzz::key_outliers(buzz::KeyOutliersOptions::for_rows(512));  // which rows stay
+  const buzz::Policy policy = buzz::fluency(buzz::FluencyOptions::for_rows(512));  // which rows stay
   buzz::BuzzCache<float> cache({/*query_heads*/ 8, /*kv_heads*/ 2, /*head_dim*/ 64}, policy, buzz::Rope{10000.0});
   std::vector<float> q(8 * 64, 0.1f), k(2 * 64, 0.2f), v(2 * 64, 0.3f), out(8 * 64);
   for (int token = 0; token < 10000; ++token)

@@ -142,35 +142,35 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
 }
 
 TEST(CudaAttend, FloatsAreTheOracles) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  for (std::uint64_t seed = 0; seed < emulated::draws(40); ++seed) {
     expect_oracles_attention<float>(seed, 1e-5);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, ModifiedLogitsAreTheOracles) {
-  for (std::uint64_t seed = 300; seed < 340; ++seed) {
+  for (std::uint64_t seed = 300; seed < 300 + emulated::draws(40); ++seed) {
     expect_oracles_attention<float>(seed, 1e-5, true);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, ModifiedLogitsOfHalvesAreTheOracles) {
-  for (std::uint64_t seed = 400; seed < 410; ++seed) {
+  for (std::uint64_t seed = 400; seed < 400 + emulated::draws(10); ++seed) {
     expect_oracles_attention<Eigen::half>(seed, 1e-3, true);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, HalvesAreTheOracles) {
-  for (std::uint64_t seed = 100; seed < 120; ++seed) {
+  for (std::uint64_t seed = 100; seed < 100 + emulated::draws(20); ++seed) {
     expect_oracles_attention<Eigen::half>(seed, 1e-3);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, Bfloat16IsTheOracles) {
-  for (std::uint64_t seed = 200; seed < 205; ++seed) {
+  for (std::uint64_t seed = 200; seed < 200 + emulated::draws(5); ++seed) {
     expect_oracles_attention<Eigen::bfloat16>(seed, 8e-3);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
@@ -227,7 +227,7 @@ template <class T>
 void expect_definitions(std::uint64_t seed, double tolerance) {
   Random random(seed);
   const int most = sizeof(T) == 2 ? 150 : 100;
-  for (int rows = 1; rows <= most; ++rows) {
+  for (int rows = 1; rows <= most; rows += emulated::stride) {
     emulated::CallSizes s;
     s.rows = rows;
     s.tokens = std::min(rows, random.of({1, 1, 2, 9}));
@@ -244,12 +244,11 @@ void expect_definitions(std::uint64_t seed, double tolerance) {
   }
 }
 
-TEST(CudaAttend, TailsOfFloatsAreTheDefinitions) { expect_definitions<float>(1, 1e-5); }
 /// Calls of so many queries that they are taken 64 at a time, over a few steps of 16, 32 or 64 rows.
 template <class T>
 void expect_definitions_of_many(std::uint64_t seed, double tolerance) {
   Random random(seed);
-  for (int i = 0; i < 40; ++i) {
+  for (unsigned i = 0; i < emulated::draws(40); ++i) {
     emulated::CallSizes s;
     s.group = random.in(1, 16);
     s.tokens = 63 / s.group + random.in(1, 20);
@@ -264,6 +263,8 @@ void expect_definitions_of_many(std::uint64_t seed, double tolerance) {
         << s.value_dim << ", window " << s.window;
   }
 }
+
+TEST(CudaAttend, TailsOfFloatsAreTheDefinitions) { expect_definitions<float>(1, 1e-5); }
 
 // By tensor cores a weight is rounded before it is multiplied by a value: that, and the output's rounding, are each at
 // most half a unit of T of the largest value, which is 1 here.

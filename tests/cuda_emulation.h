@@ -14,7 +14,27 @@
 #include "buzz/cuda/block.cuh"
 #include "cuda_fragments.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BUZZ_FEW_DRAWS
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define BUZZ_FEW_DRAWS
+#endif
+
 namespace emulated {
+
+/// How often a test draws of `all` times. AddressSanitizer makes each take ten times as long, and what it looks for is
+/// in every one.
+constexpr unsigned draws(int all) {
+#ifdef BUZZ_FEW_DRAWS
+  return static_cast<unsigned>(all + 5) / 6;
+#else
+  return static_cast<unsigned>(all);
+#endif
+}
+/// And of sizes that are tried one after another: prime to all that the kernels take at once.
+constexpr int stride = draws(2) == 2 ? 1 : 7;
 
 class Block {
  public:

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "buzz/policy_list.h"
 #include "typed.h"
 
 namespace {
@@ -57,15 +60,33 @@ TEST(ForRows, SharesWhatSinkAndCallLeave) {
 }
 
 TEST(ForRows, IsWhatEachPolicyMakesTheMostOf) {
-  const auto streaming = typed::Streaming::Options::for_rows(100);
-  EXPECT_EQ(streaming.window, 95);
+  const auto streaming = typed::Streaming::Options::for_rows(132, 32);
+  EXPECT_EQ(streaming.window, 96);
   EXPECT_EQ(streaming.threshold, 0);
-  const auto heavy = typed::HeavyHitter::Options::for_rows(101);
+  const auto heavy = typed::HeavyHitter::Options::for_rows(132, 32);
   EXPECT_EQ(heavy.window, 50);
   EXPECT_EQ(heavy.heavy, 50);
-  EXPECT_EQ(typed::Tova::Options::for_rows(100).heavy, 99);
-  EXPECT_EQ(typed::KeyDiff::Options::for_rows(100).heavy, 99);
+  EXPECT_EQ(typed::Tova::Options::for_rows(132, 32).heavy, 100);
+  EXPECT_EQ(typed::KeyDiff::Options::for_rows(132, 32).heavy, 100);
   EXPECT_EQ(typed::Full::Options::for_rows(100, 8).capacity, 100);
+}
+
+TEST(ForRows, EvictsSeldomWhereTokensComeOneByOne) {
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2005).threshold, 124);
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2005).window, 2000 - 124);
+  EXPECT_EQ(typed::Streaming::Options::for_rows(605).threshold, 60) << "a tenth";
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2012, 8).threshold, 96);
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2035, 31).threshold, 4);
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2036, 32).threshold, 0) << "once a call";
+  EXPECT_EQ(typed::Streaming::Options::for_rows(2005, 1, 1.0).threshold, 0) << "as it is asked for";
+  const auto heavy = typed::HeavyHitter::Options::for_rows(2001);
+  EXPECT_EQ(heavy.window, 1000);
+  EXPECT_EQ(heavy.threshold, 1000);
+  EXPECT_EQ(heavy.heavy, 1000 - 124);
+  const auto tova = typed::Tova::Options::for_rows(101);
+  EXPECT_EQ(tova.threshold, 100);
+  EXPECT_EQ(tova.heavy, 90);
+  EXPECT_EQ(buzz::CalibratedOptions::for_rows(2005).heavy, 1900 - 124);
 }
 
 TEST(ForRows, IsThePeakThatIsReached) {
@@ -102,9 +123,28 @@ TEST(KeyOutliers, HaveFourFifthsOfTheBudgetAsWindow) {
   EXPECT_EQ(o.threshold, 120) << "every call of 36 tokens evicts";
   const auto decode = typed::KeyOutliers::Options::for_rows(605);  // 600 are left
   EXPECT_EQ(decode.threshold, 120);
-  EXPECT_EQ(decode.heavy, 89) << "an eviction in 32 tokens";
-  EXPECT_EQ(typed::KeyOutliers::Options::for_rows(11).heavy, 1) << "half of two";
+  EXPECT_EQ(decode.heavy, 60) << "an eviction in 60 tokens";
+  EXPECT_EQ(typed::KeyOutliers::Options::for_rows(11).heavy, 1) << "as many as there are";
   EXPECT_EQ(o.mean_over, buzz::MeanOver::middle);
+}
+
+TEST(Purposes, AreOtherNamesOfPolicies) {
+  const std::string sizes = ":rows=100,max_chunk=4";
+  for (const buzz::Purpose& purpose : buzz::purposes()) {
+    const std::string its = purpose.policy + sizes;
+    EXPECT_EQ(buzz::to_text(buzz::policy(purpose.name + sizes)), buzz::to_text(buzz::policy(its))) << purpose.name;
+    for (const buzz::PolicyInfo& p : buzz::policies()) EXPECT_STRNE(p.name, purpose.name);
+    try {
+      buzz::policy("best");
+      ADD_FAILURE() << "there is no such policy";
+    } catch (const buzz::InvalidArgument& e) {
+      EXPECT_NE(std::string(e.what()).find(std::string(", ") + purpose.name), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_EQ(buzz::to_text(buzz::fluency()), buzz::to_text(buzz::policy("fluency")));
+  buzz::RecallOptions o;
+  o.window = 7;
+  EXPECT_EQ(buzz::to_text(buzz::recall(o)), buzz::to_text(buzz::policy("recall:window=7")));
 }
 
 }  // namespace

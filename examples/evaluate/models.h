@@ -88,13 +88,13 @@ class Models {
         {"needle", "One fact at every depth, read whole and cut once", true, {}, &Models::needle},
         {"perplexity", "Running text, in a stream", false, {{"rise over full %", 2}}, &Models::perplexity},
         {"documents",
-         "Questions of documents, in a stream, then asked",
-         false,
+         "Questions of documents, after they were read whole and cut once",
+         true,
          {{"F1 - full", 3}, {"log-likelihood - full", 2}},
          &Models::documents},
         {"summaries",
-         "Summaries of documents read in a stream",
-         false,
+         "Summaries of documents that were read whole and cut once",
+         true,
          {{"ROUGE-1", 3}, {"ROUGE-2", 3}, {"ROUGE-L", 3}, {"nats/token - full", 2}},
          &Models::summed_up},
     };
@@ -132,7 +132,8 @@ class Models {
     return some;
   }
   static bool needs_weights(const std::string& policy) {
-    return policy.substr(0, policy.find(':')) == "calibrated" && policy.find("weights=") == std::string::npos;
+    return buzz::policy_name(policy.substr(0, policy.find(':'))) == "calibrated" &&
+           policy.find("weights=") == std::string::npos;
   }
 
   Common of(std::size_t model, const Task& task) const {

@@ -62,6 +62,8 @@ using SnapKvOptions = PolicyOptions<TopKOfPrefix, RecentAttentionOptions>;
 using UserScoresBeehiveOptions = PolicyOptions<Segments, UserScoresOptions>;
 using StreamingOptions = PolicyOptions<KeepNone, NoScoreOptions>;
 using FullOptions = PolicyOptions<KeepAll, NoScoreOptions>;
+using RecallOptions = CalibratedOptions;
+using FluencyOptions = ExpectedAttentionOptions;
 /// @}
 
 /// The named policies, of their options.
@@ -86,9 +88,9 @@ inline Policy heavy_hitter(const HeavyHitterOptions& o = {}) {
 }
 /// KeyDiff (arXiv 2504.15364): of all rows the keys that are least like the others.
 inline Policy key_diff(const KeyDiffOptions& o = {}) { return {"key_diff", key_diversity(o), TopK::Options(o), o}; }
-/// The best that we know, of all that buzz-evaluate has compared (examples/evaluate/README.md): a long window, and
-/// behind it the keys least like the others there, the older the less, one list for all KV heads. It needs no
-/// probabilities, so that it runs beside any kernel and in engines whose heads share their cells.
+/// A long window, and behind it the keys least like the others there, the older the less, one list for all KV heads. It
+/// needs neither probabilities nor queries, so that it runs beside any kernel and in engines whose heads share their
+/// cells. The best for recall on the small model of examples/tiny_llama, and not on larger ones.
 inline Policy key_outliers(const KeyOutliersOptions& o = {}) {
   return {"key_outliers", faded(key_diversity(o), o), TopK::Options(o), o, Sharing::layer};
 }
@@ -98,10 +100,10 @@ inline Policy leverage(const LeverageOptions& o = {}) { return {"leverage", leve
 /// A long window, and behind it the rows that spread most once the rows after them are the measure (LagKV, arXiv
 /// 2504.04704).
 inline Policy lag_kv(const LagKvOptions& o = {}) { return {"lag_kv", lag_score(o), TopK::Options(o), o}; }
-/// A short window, and behind it the rows that a model's calibration says will be looked at, one list for all layers:
-/// the best for recall that we know on the models that people run (examples/evaluate/README.md). It needs its weights:
-/// CalibratedOptions o; o.weights = load_calibration(path). A ModelCache's layers have each its own, and evict together
-/// by ModelCache::evict(); engines that own K and V give a ModelEvictor policy.for_layer(i) of each layer.
+/// A short window, and behind it the rows that a model's calibration says will be looked at, one list for all layers.
+/// It needs its weights: CalibratedOptions o; o.weights = load_calibration(path). A ModelCache's layers have each its
+/// own, and evict together by ModelCache::evict(); engines that own K and V give a ModelEvictor policy.for_layer(i) of
+/// each layer.
 inline Policy calibrated(const CalibratedOptions& o = {}) {
   return {"calibrated", calibrated_score(o), TopK::Options(o), o, Sharing::model};
 }
@@ -134,6 +136,15 @@ inline Policy user_scores(const UserScoresBeehiveOptions& o = {}) {
 inline Policy streaming(const StreamingOptions& o = {}) { return {"streaming", no_score(), KeepNone::Options(o), o}; }
 /// No eviction, up to a capacity.
 inline Policy full(const FullOptions& o = {}) { return {"full", no_score(), KeepAll::Options(o), o}; }
+/// @}
+
+/// The best of them that we know, by what it is for, on the models that people run (examples/evaluate/README.md).
+/// @{
+
+/// Answers about what was read, asked for when the rows have been chosen: `calibrated`, which needs its weights.
+inline Policy recall(const RecallOptions& o) { return calibrated(o); }
+/// Running text: `expected_attention`, which needs none, and without them is the best for answers too.
+inline Policy fluency(const FluencyOptions& o = {}) { return expected_attention(o); }
 /// @}
 
 }  // namespace buzz

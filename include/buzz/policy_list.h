@@ -67,6 +67,29 @@ inline const std::vector<PolicyInfo>& policies() {
   return all;
 }
 
+/// What a policy is for: a name that text may have in the place of the policy's.
+struct Purpose {
+  const char* name;    ///< its function's too
+  const char* policy;  ///< of policies()
+  const char* text;    ///< one sentence
+};
+
+/// All of them.
+inline const std::vector<Purpose>& purposes() {
+  static const std::vector<Purpose> all = {
+      {"recall", "calibrated", "answers about what was read, where the model has weights"},
+      {"fluency", "expected_attention", "running text, and answers where it has none"},
+  };
+  return all;
+}
+
+/// The name of the policy that a purpose, or a policy itself, names.
+inline std::string policy_name(const std::string& name) {
+  for (const Purpose& p : purposes())
+    if (name == p.name) return p.policy;
+  return name;
+}
+
 /// Adds a name to a list of them, "a, b".
 inline void add_name(std::string* list, const char* name) { *list += (list->empty() ? "" : ", ") + std::string(name); }
 
@@ -164,19 +187,20 @@ inline void set_option(Policy& policy, const std::string& name, const std::strin
   if (!set.found) fail("policy option", name, set.known);
 }
 
-/// A policy from text: a name of policies(), and options of it that differ from its own: "beehive",
+/// A policy from text: a name of policies() or purposes(), and options of it that differ from its own: "beehive",
 /// "heavy_hitter:sink=2,heavy=64". `rows`, `max_chunk` and `window_share` among them: the sizes that take all of that
 /// budget (see PolicyOptions::for_rows), before the other options. Errors: no such name or option, which are named; a
 /// value out of its range.
 inline Policy policy(const std::string& text) {
   const std::size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
+  const std::string name = policy_name(text.substr(0, colon));
   const PolicyInfo* info = nullptr;
   std::string known;
   for (const PolicyInfo& p : policies()) {
     add_name(&known, p.name);
     if (name == p.name) info = &p;
   }
+  for (const Purpose& p : purposes()) add_name(&known, p.name);
   if (info == nullptr) fail("policy", name, known);
   Policy result = info->make();
   if (colon == std::string::npos) return result;
