@@ -60,33 +60,33 @@ TEST(ForRows, SharesWhatSinkAndCallLeave) {
 }
 
 TEST(ForRows, IsWhatEachPolicyMakesTheMostOf) {
-  const auto streaming = typed::Streaming::Options::for_rows(132, 32);
-  EXPECT_EQ(streaming.window, 96);
+  const auto streaming = typed::Streaming::Options::for_rows(100);
+  EXPECT_EQ(streaming.window, 95);
   EXPECT_EQ(streaming.threshold, 0);
-  const auto heavy = typed::HeavyHitter::Options::for_rows(132, 32);
+  const auto heavy = typed::HeavyHitter::Options::for_rows(101);
   EXPECT_EQ(heavy.window, 50);
   EXPECT_EQ(heavy.heavy, 50);
-  EXPECT_EQ(typed::Tova::Options::for_rows(132, 32).heavy, 100);
-  EXPECT_EQ(typed::KeyDiff::Options::for_rows(132, 32).heavy, 100);
+  EXPECT_EQ(typed::Tova::Options::for_rows(100).heavy, 99);
+  EXPECT_EQ(typed::KeyDiff::Options::for_rows(100).heavy, 99);
   EXPECT_EQ(typed::Full::Options::for_rows(100, 8).capacity, 100);
 }
 
-TEST(ForRows, EvictsSeldomWhereTokensComeOneByOne) {
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2005).threshold, 124);
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2005).window, 2000 - 124);
-  EXPECT_EQ(typed::Streaming::Options::for_rows(605).threshold, 60) << "a tenth";
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2012, 8).threshold, 96);
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2035, 31).threshold, 4);
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2036, 32).threshold, 0) << "once a call";
-  EXPECT_EQ(typed::Streaming::Options::for_rows(2005, 1, 1.0).threshold, 0) << "as it is asked for";
-  const auto heavy = typed::HeavyHitter::Options::for_rows(2001);
-  EXPECT_EQ(heavy.window, 1000);
-  EXPECT_EQ(heavy.threshold, 1000);
-  EXPECT_EQ(heavy.heavy, 1000 - 124);
-  const auto tova = typed::Tova::Options::for_rows(101);
-  EXPECT_EQ(tova.threshold, 100);
-  EXPECT_EQ(tova.heavy, 90);
-  EXPECT_EQ(buzz::CalibratedOptions::for_rows(2005).heavy, 1900 - 124);
+TEST(ForRows, EvictsSeldomWhereScoresTakeLong) {
+  const auto expect = [](const auto& o, int middle, int tokens) {
+    EXPECT_EQ(o.threshold, middle);
+    EXPECT_EQ(o.threshold - o.heavy, tokens);
+  };
+  expect(buzz::ExpectedAttentionOptions::for_rows(2005), 400, 124);
+  expect(buzz::ExpectedAttentionOptions::for_rows(2012, 8), 400, 96);
+  expect(buzz::ExpectedAttentionOptions::for_rows(2035, 31), 400, 4);
+  expect(buzz::ExpectedAttentionOptions::for_rows(2036, 32), 400, 0);
+  expect(buzz::ExpectedAttentionOptions::for_rows(2500, 496), 400, 0);
+  expect(buzz::LeverageOptions::for_rows(1005), 200, 97);
+  expect(buzz::CapKvOptions::for_rows(205), 40, 20);
+  expect(buzz::CalibratedOptions::for_rows(2005), 1900, 124);
+  expect(buzz::CalibratedOptions::for_rows(1005), 950, 93);
+  expect(buzz::CalibratedOptions::for_rows(105), 95, 31);
+  expect(buzz::KeyOutliersOptions::for_rows(2005), 400, 31);
 }
 
 TEST(ForRows, IsThePeakThatIsReached) {
@@ -123,8 +123,8 @@ TEST(KeyOutliers, HaveFourFifthsOfTheBudgetAsWindow) {
   EXPECT_EQ(o.threshold, 120) << "every call of 36 tokens evicts";
   const auto decode = typed::KeyOutliers::Options::for_rows(605);  // 600 are left
   EXPECT_EQ(decode.threshold, 120);
-  EXPECT_EQ(decode.heavy, 60) << "an eviction in 60 tokens";
-  EXPECT_EQ(typed::KeyOutliers::Options::for_rows(11).heavy, 1) << "as many as there are";
+  EXPECT_EQ(decode.heavy, 89) << "an eviction in 32 tokens";
+  EXPECT_EQ(typed::KeyOutliers::Options::for_rows(11).heavy, 1) << "half of two";
   EXPECT_EQ(o.mean_over, buzz::MeanOver::middle);
 }
 

@@ -42,17 +42,17 @@ struct MiddleDiversityOptions : DiversityOptions {
   MiddleDiversityOptions() { mean_over = MeanOver::middle; }
 };
 using KeyOutliersOptions = PolicyOptions<TopKOfHistory, MiddleDiversityOptions, FadingOptions>;
-using LeverageOptions = PolicyOptions<TopKOfHistory, RidgeOptions>;
-using LagKvOptions = PolicyOptions<TopKOfHistory, LagOptions>;
+using LeverageOptions = PolicyOptions<TopKSeldom, RidgeOptions>;
+using LagKvOptions = PolicyOptions<TopKSeldom, LagOptions>;
 /// A small power: between the mean of logarithms, which too many heads share in, and the attention itself. And a trail
 /// of some words.
 struct ForetoldOptions : WeightsOptions {
   ForetoldOptions() { power = 0.2f, trail = 3; }
 };
 using CalibratedOptions = PolicyOptions<TopKOfText, ForetoldOptions>;
-using ExpectedAttentionOptions = PolicyOptions<TopKOfHistory, ExpectedOptions>;
-using TriAttentionOptions = PolicyOptions<TopKOfHistory, TriOptions>;
-using CapKvOptions = PolicyOptions<TopKOfHistory, CapOptions>;
+using ExpectedAttentionOptions = PolicyOptions<TopKSeldom, ExpectedOptions>;
+using TriAttentionOptions = PolicyOptions<TopKSeldom, TriOptions>;
+using CapKvOptions = PolicyOptions<TopKSeldom, CapOptions>;
 /// TOVA's query.
 struct NewestOptions : AttentionSumOptions {
   NewestOptions() { attention = AttentionKind::newest; }

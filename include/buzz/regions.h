@@ -47,21 +47,6 @@ BUZZ_HOST_DEVICE constexpr Regions divide(int rows, int hive, const Protect& pro
   return r;
 }
 
-/// What the sizes for a budget are made of. Units: rows.
-struct BudgetSizes {
-  int rows;    ///< all of it
-  int middle;  ///< those between sink and window
-  int late;    ///< that come between two evictions, where the middle has room for them
-
-  /// An eviction looks at the middle and moves all rows behind it, which takes as long as the attention of two tokens
-  /// or more: once in 128 tokens where they come one by one, once a call where calls have 32 or more. But no more than
-  /// a tenth of the rows wait for it. max_chunk >= 1.
-  static constexpr int usually_late(int spare, int max_chunk) {
-    const int seldom = max_chunk < 32 ? 128 - 4 * max_chunk : 0;
-    return seldom < spare / 10 ? seldom : spare / 10;
-  }
-};
-
 /// Times that a row may be moved, and its key rotated anew and rounded, for rotated keys to be as good as raw ones.
 constexpr int few_moves = 32;
 /// What a selection says that may move a row at every call: more than few.

@@ -20,9 +20,9 @@ class KeepNone {
   static constexpr int code = 3;  // in saved files
   static int most_moves(const Options&, int, int) { return unlimited_moves; }
   static constexpr Protect protect() { return {4, 160}; }
-  static int usual_window(int spare, int late) { return spare - late; }
+  static int usual_window(int spare) { return spare; }  // evict at every call, keep the most
   static constexpr int least_middle = 0;
-  static void fit(Options& o, const BudgetSizes& sizes) { o.threshold = sizes.middle; }
+  static void fit(Options& o, int middle, int) { o.threshold = middle; }
 
   static void check(const Options& o) { require_at_least("threshold", o.threshold, 0); }
   template <class Archive>
@@ -58,9 +58,12 @@ class KeepAll {
   static constexpr int code = 4;  // in saved files
   static constexpr int most_moves(const Options&, int, int) { return 0; }
   static constexpr Protect protect() { return {0, 0}; }
-  static int usual_window(int, int) { return 0; }
+  static int usual_window(int) { return 0; }
   static constexpr int least_middle = 0;
-  static void fit(Options& o, const BudgetSizes& sizes) { o.capacity = sizes.rows; }
+  template <class PolicyOptions>
+  static void fit(PolicyOptions& o, int middle, int max_chunk) {
+    o.capacity = o.sink + o.window + middle + max_chunk;
+  }
 
   static void check(const Options& o) { require_at_least("capacity", o.capacity, 1); }
   template <class Archive>

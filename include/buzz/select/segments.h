@@ -48,13 +48,12 @@ class Segments {
       }
     }
   };
-  static constexpr int code = 1;                           ///< in saved files
-  static constexpr Protect protect() { return {4, 160}; }  ///< sink and window by default
-  /// Of spare rows, for for_rows(); late: as BudgetSizes has it.
-  static int usual_window(int spare, int /*late*/) { return spare / 2; }
-  static constexpr int least_middle = 1;  ///< rows of the middle that a budget has to have
-  /// The sizes for a budget.
-  static void fit(Options& o, const BudgetSizes& sizes) { o.threshold = sizes.middle; }
+  static constexpr int code = 1;                            ///< in saved files
+  static constexpr Protect protect() { return {4, 160}; }   ///< sink and window by default
+  static int usual_window(int spare) { return spare / 2; }  ///< of spare rows, for for_rows()
+  static constexpr int least_middle = 1;                    ///< rows of the middle that a budget has to have
+  /// Gives the middle so many rows of a budget.
+  static void fit(Options& o, int middle, int) { o.threshold = middle; }
   /// The paper's sizes, which are the defaults too.
   static void as_published(Options& o) { o = Options(); }
 

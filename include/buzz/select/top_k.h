@@ -22,12 +22,9 @@ class TopK {
   static constexpr int code = 2;  // in saved files
   static int most_moves(const Options&, int, int) { return unlimited_moves; }
   static constexpr Protect protect() { return {0, 160}; }
-  static int usual_window(int spare, int) { return spare / 2; }  // half recent, half heavy, as in the paper
+  static int usual_window(int spare) { return spare / 2; }  // of spare rows: half recent, half heavy, as in the paper
   static constexpr int least_middle = 1;
-  static void fit(Options& o, const BudgetSizes& sizes) {
-    o.heavy = sizes.middle - (std::min)(sizes.late, sizes.middle / 2);
-    o.threshold = sizes.middle;
-  }
+  static void fit(Options& o, int middle, int) { o.heavy = middle; }
 
   static void check(const Options& o) {
     require_at_least("heavy", o.heavy, 0);
@@ -77,16 +74,38 @@ class TopKOfAll : public TopK {
   /// From its options.
   using TopK::TopK;
   static constexpr Protect protect() { return {0, 0}; }  ///< nothing
-  static int usual_window(int, int) { return 0; }        ///< none: all rows stand for choice
+  static int usual_window(int) { return 0; }             ///< none: all rows stand for choice
 };
 
-/// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough.
+/// The same behind a sink and a long window, for KeyOutliers: few rows of the history, chosen well, are enough. Its
+/// sizes for a budget evict once in 32 tokens or more, so that looking at the keys costs a decode step next to nothing.
 class TopKOfHistory : public TopK {
  public:
   /// From its options.
   using TopK::TopK;
-  static constexpr Protect protect() { return {4, 960}; }                ///< a long window
-  static int usual_window(int spare, int) { return spare - spare / 5; }  ///< four fifths of them
+  static constexpr Protect protect() { return {4, 960}; }           ///< a long window
+  static int usual_window(int spare) { return spare - spare / 5; }  ///< four fifths of them
+  /// Evicts once in 32 tokens or more, where half of the middle is enough for that.
+  static void fit(Options& o, int middle, int max_chunk) { put_off(o, middle, max_chunk, 32); }
+
+ protected:
+  /// Once in so many tokens where they come one by one, oftener the longer calls are, once a call from 32 tokens on.
+  static void put_off(Options& o, int middle, int max_chunk, long long tokens) {
+    const long long late = (std::max)(0LL, tokens - tokens * max_chunk / 32);
+    o.heavy = middle - static_cast<int>((std::min<long long>)(late, middle / 2));
+    o.threshold = middle;
+  }
+};
+
+/// The same for scores that take longer to make: an eviction looks at the whole middle, and moves all rows behind it.
+class TopKSeldom : public TopKOfHistory {
+ public:
+  /// From its options.
+  using TopKOfHistory::TopKOfHistory;
+  /// Evicts once in 32 to 128 tokens, as far as half of the middle goes.
+  static void fit(Options& o, int middle, int max_chunk) {
+    put_off(o, middle, max_chunk, (std::min)((std::max)(32, middle / 2), 128));
+  }
 };
 
 /// The same behind a short window, for Calibrated: what a row is worth is known when it comes, so that nearly all are
@@ -99,8 +118,12 @@ class TopKOfText : public TopKOfHistory {
   };
   /// From its options.
   using TopKOfHistory::TopKOfHistory;
-  static constexpr Protect protect() { return {4, 60}; }                 ///< a short window
-  static int usual_window(int spare, int) { return (spare + 10) / 20; }  ///< a twentieth, to the nearest row
+  static constexpr Protect protect() { return {4, 60}; }            ///< a short window
+  static int usual_window(int spare) { return (spare + 10) / 20; }  ///< a twentieth, to the nearest row
+  /// Evicts once in 32 to 128 tokens, as far as a tenth of the middle goes.
+  static void fit(Options& o, int middle, int max_chunk) {
+    put_off(o, middle, max_chunk, (std::min)((std::max)(32, middle / 10), 128));
+  }
 };
 
 /// The same behind SnapKV's observation window.
@@ -108,8 +131,8 @@ class TopKOfPrefix : public TopK {
  public:
   /// From its options.
   using TopK::TopK;
-  static constexpr Protect protect() { return {0, 32}; }                     ///< the observation window alone
-  static int usual_window(int spare, int) { return (std::min)(32, spare); }  ///< 32 of them
+  static constexpr Protect protect() { return {0, 32}; }                ///< the observation window alone
+  static int usual_window(int spare) { return (std::min)(32, spare); }  ///< 32 of them
 };
 
 }  // namespace buzz
