@@ -143,7 +143,7 @@ inline Policy full(const FullOptions& o = {}) { return {"full", no_score(), Keep
 
 /// Answers about what was read, asked for when the rows have been chosen: `calibrated`, which needs its weights.
 inline Policy recall(const RecallOptions& o) { return calibrated(o); }
-/// Running text: `expected_attention`, which needs none, and without them is the best for answers too.
+/// Running text: `expected_attention`, which needs none.
 inline Policy fluency(const FluencyOptions& o = {}) { return expected_attention(o); }
 /// @}
 

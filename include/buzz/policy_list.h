@@ -78,7 +78,7 @@ struct Purpose {
 inline const std::vector<Purpose>& purposes() {
   static const std::vector<Purpose> all = {
       {"recall", "calibrated", "answers about what was read, where the model has weights"},
-      {"fluency", "expected_attention", "running text, and answers where it has none"},
+      {"fluency", "expected_attention", "running text, with any model"},
   };
   return all;
 }

@@ -102,6 +102,7 @@ class TopKSeldom : public TopKOfHistory {
  public:
   /// From its options.
   using TopKOfHistory::TopKOfHistory;
+  static int usual_window(int spare) { return spare - spare / 3; }  ///< two thirds of them
   /// Evicts once in 32 to 128 tokens, as far as half of the middle goes.
   static void fit(Options& o, int middle, int max_chunk) {
     put_off(o, middle, max_chunk, (std::min)((std::max)(32, middle / 2), 128));
