@@ -80,7 +80,7 @@ sanitize() {  # TOOL SECONDS
   esac
 }
 
-# Limits add up to 460 s.
+# Limits add up to 456 s.
 run device_test 80 "$programs/device_test" 1
 if [ $rc -eq 77 ]; then
   cat "$results/device_test.txt"
