@@ -9,20 +9,13 @@
 
 #include "buzz/model_cache.h"
 #include "buzz/policy_list.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTS_BY_HOOK 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define COUNTS_BY_HOOK 1
-#endif
-#endif
+#include "sanitizers.h"
 
 namespace {
 std::atomic<long> allocations{0};
 }
 
-#if defined(COUNTS_BY_HOOK)
+#if defined(BUZZ_TEST_ASAN) || defined(BUZZ_TEST_TSAN) || defined(BUZZ_TEST_MSAN)
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, std::size_t),
                                                          void (*)(const volatile void*));
 namespace {

@@ -13,21 +13,14 @@
 
 #include "buzz/cuda/block.cuh"
 #include "cuda_fragments.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define BUZZ_FEW_DRAWS
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define BUZZ_FEW_DRAWS
-#endif
+#include "sanitizers.h"
 
 namespace emulated {
 
 /// How often a test draws of `all` times. AddressSanitizer makes each take ten times as long, and what it looks for is
 /// in every one.
 constexpr unsigned draws(int all) {
-#ifdef BUZZ_FEW_DRAWS
+#ifdef BUZZ_TEST_ASAN
   return static_cast<unsigned>(all + 5) / 6;
 #else
   return static_cast<unsigned>(all);

@@ -14,14 +14,10 @@
 #include <utility>
 #include <vector>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define BUZZ_TEST_ASAN
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define BUZZ_TEST_ASAN
-#elif __has_feature(thread_sanitizer)
-#define BUZZ_TEST_TSAN
-#endif
+#include "sanitizers.h"
+
+#if defined(BUZZ_TEST_TSAN) && !defined(__clang__)
+#undef BUZZ_TEST_TSAN  // clang's alone knows fibers
 #endif
 #if defined(BUZZ_TEST_ASAN)
 #include <sanitizer/common_interface_defs.h>

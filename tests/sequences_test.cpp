@@ -6,16 +6,10 @@
 
 #include "buzz/budget.h"
 #include "oracle_twin.h"
+#include "sanitizers.h"
 #include "typed.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define COUNTS_IN_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define COUNTS_IN_SANITIZER 1
-#endif
-#endif
-#if defined(COUNTS_IN_SANITIZER)
+#if defined(BUZZ_TEST_ASAN) || defined(BUZZ_TEST_TSAN)
 #include <sanitizer/allocator_interface.h>
 #elif defined(__GLIBC__)
 #include <malloc.h>
@@ -166,9 +160,9 @@ TEST(Memory, IsThePartsTogether) {
   EXPECT_EQ(m.bytes(), sum.total());
 }
 
-#if defined(COUNTS_IN_SANITIZER) || defined(__GLIBC__)
+#if defined(BUZZ_TEST_ASAN) || defined(BUZZ_TEST_TSAN) || defined(__GLIBC__)
 std::size_t allocated() {
-#if defined(COUNTS_IN_SANITIZER)
+#if defined(BUZZ_TEST_ASAN) || defined(BUZZ_TEST_TSAN)
   return __sanitizer_get_current_allocated_bytes();
 #else
   const struct mallinfo2 info = mallinfo2();

@@ -89,8 +89,10 @@ class TopKOfHistory : public TopK {
   static void fit(Options& o, int middle, int max_chunk) { put_off(o, middle, max_chunk, 32); }
 
  protected:
-  /// Once in so many tokens where they come one by one, oftener the longer calls are, once a call from 32 tokens on.
-  static void put_off(Options& o, int middle, int max_chunk, long long tokens) {
+  /// Once in so many tokens, 32 to 128, where they come one by one, oftener the longer calls are, once a call from 32
+  /// tokens on.
+  static void put_off(Options& o, int middle, int max_chunk, int most) {
+    const long long tokens = (std::min)((std::max)(32, most), 128);
     const long long late = (std::max)(0LL, tokens - tokens * max_chunk / 32);
     o.heavy = middle - static_cast<int>((std::min<long long>)(late, middle / 2));
     o.threshold = middle;
@@ -104,9 +106,7 @@ class TopKSeldom : public TopKOfHistory {
   using TopKOfHistory::TopKOfHistory;
   static int usual_window(int spare) { return spare - spare / 3; }  ///< two thirds of them
   /// Evicts once in 32 to 128 tokens, as far as half of the middle goes.
-  static void fit(Options& o, int middle, int max_chunk) {
-    put_off(o, middle, max_chunk, (std::min)((std::max)(32, middle / 2), 128));
-  }
+  static void fit(Options& o, int middle, int max_chunk) { put_off(o, middle, max_chunk, middle / 2); }
 };
 
 /// The same behind a short window, for Calibrated: what a row is worth is known when it comes, so that nearly all are
@@ -122,9 +122,7 @@ class TopKOfText : public TopKOfHistory {
   static constexpr Protect protect() { return {4, 60}; }            ///< a short window
   static int usual_window(int spare) { return (spare + 10) / 20; }  ///< a twentieth, to the nearest row
   /// Evicts once in 32 to 128 tokens, as far as a tenth of the middle goes.
-  static void fit(Options& o, int middle, int max_chunk) {
-    put_off(o, middle, max_chunk, (std::min)((std::max)(32, middle / 10), 128));
-  }
+  static void fit(Options& o, int middle, int max_chunk) { put_off(o, middle, max_chunk, middle / 10); }
 };
 
 /// The same behind SnapKV's observation window.
