@@ -1,6 +1,15 @@
 #pragma once
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+// False alarms in gcc 12's own AVX-512 header, wherever it is inlined (gcc bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <Eigen/Core>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 // One line in place of the pages that templates would say. gcc goes on after #error, and after a missing file does not.
 #if !EIGEN_VERSION_AT_LEAST(3, 4, 0)
