@@ -28,7 +28,7 @@ ShownRows shown(int query_heads, int dim, const buzz::Rope& rope = {}) {
   return s;
 }
 QueryMoments of(const ShownRows& s, int first = 0, int max_rollback = 0) {
-  return {s, buzz::Unrotation(s, false, true).rotation(), 1, first, max_rollback};
+  return {s, buzz::Unrotation(s, false, true).rotation(), 1, first, max_rollback, /*lengths*/ true};
 }
 /// Shows [tokens, query_heads, head_dim].
 void show(QueryMoments* m, int position, const Floats& q) {
@@ -59,6 +59,19 @@ TEST(QueryMoments, HaveTheLengthsOfThePairsThatTurnTogether) {
   m = of(shown(1, 6, rope));
   show(&m, 0, {-2, 3, 5, 4, 12, -7});
   EXPECT_EQ(numbers(m.lengths(0), 6), (Doubles{2, 5, 13, 0, 0, 7}));
+}
+
+TEST(QueryMoments, HaveLengthsWhereTheyAreWanted) {
+  const ShownRows s = shown(2, 2);
+  const QueryMoments with = of(s);
+  QueryMoments without(s, nullptr, 1, 0, 0, /*lengths*/ false);
+  show(&without, 0, {1, -2, 3, 4, /**/ 5, 6, -7, 8});
+  EXPECT_EQ(numbers(without.values(1), 2), (Doubles{-4, 12}));
+  EXPECT_EQ(without.count(1), 2);
+  EXPECT_EQ(without.lengths(1), nullptr);
+  EXPECT_LT(without.bytes(), with.bytes());
+  EXPECT_TRUE(buzz::policy("tri_attention:rows=64").needs().query_lengths);
+  EXPECT_FALSE(buzz::policy("fluency:rows=64").needs().query_lengths);
 }
 
 TEST(QueryMoments, OfNoTokensAreNothing) {

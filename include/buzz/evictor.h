@@ -47,9 +47,9 @@ class Evictor {
         capacity_(policy_.most_rows(max_chunk)),
         needs_(policy_.needs()),
         unrotation_(shown, needs_.unrotated_keys, needs_.rotated_keys || needs_.queries),
-        queries_(needs_.queries
-                     ? QueryMoments(shown, unrotation_.rotation(), kv_heads, policy_.protect.sink, max_rollback)
-                     : QueryMoments()),
+        queries_(needs_.queries ? QueryMoments(shown, unrotation_.rotation(), kv_heads, policy_.protect.sink,
+                                               max_rollback, needs_.query_lengths)
+                                : QueryMoments()),
         score_(reserved(make_score(policy_.score), kv_heads, capacity_, unrotation_, queries_.query_heads())),
         chooser_(policy_.select, policy_.score.code() != 0, kv_heads, capacity_),
         undo_(max_rollback, kv_heads, capacity_, number_size()),

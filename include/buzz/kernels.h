@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "buzz/finite.h"
 #include "buzz/packet.h"
@@ -17,30 +16,11 @@ namespace buzz {
 namespace kernels {
 inline namespace BUZZ_ISA {
 
-// Lambdas that index arrays of packets have to be inlined, or the arrays live in memory and every step stores them; gcc
-// decides otherwise now and then.
-#if defined(__GNUC__)
-#define BUZZ_INLINED __attribute__((always_inline))
-#else
-#define BUZZ_INLINED
-#endif
-
 /// Packets of rows that are under way together with Q queries: for more there are no registers. One query's converted
 /// rows leave some, and wait for each other less.
 template <int Q, class T>
 constexpr int at_once = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 || (Q < 3 && !std::is_same<T, float>::value) ? 4
                                                                                                                   : 2;
-
-/// f(0), f(1), ... with the indices as compile-time arguments.
-template <class F, int... Is>
-EIGEN_ALWAYS_INLINE void unroll(F&& f, std::integer_sequence<int, Is...>) {
-  (f(std::integral_constant<int, Is>()), ...);
-}
-/// f(0), ..., f(N - 1) with compile-time arguments, so that arrays indexed by them live in registers.
-template <int N, class F>
-EIGEN_ALWAYS_INLINE void unroll(F&& f) {
-  unroll(f, std::make_integer_sequence<int, N>());
-}
 
 /// Asks for the cache lines of rows before they are read. Rows that lie one after the other are asked for in that
 /// order, whatever the order that they are read in: processors' own prefetchers stop at page ends and lose track of
@@ -357,8 +337,6 @@ inline void transpose(const float* b, std::ptrdiff_t b_stride, int rows, int dim
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
 #endif
-
-#undef BUZZ_INLINED
 
 }  // namespace BUZZ_ISA
 }  // namespace kernels

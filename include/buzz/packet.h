@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "buzz/config.h"
 #include "buzz/eigen.h"
@@ -15,6 +16,25 @@ namespace buzz {
 namespace kernels {
 /// Each instruction set's own: see eigen.h.
 inline namespace BUZZ_ISA {
+
+// Lambdas that index arrays of packets have to be inlined, or the arrays live in memory and every step stores them; gcc
+// decides otherwise now and then.
+#if defined(__GNUC__)
+#define BUZZ_INLINED __attribute__((always_inline))
+#else
+#define BUZZ_INLINED
+#endif
+
+/// f(0), f(1), ... with the indices as compile-time arguments.
+template <class F, int... Is>
+EIGEN_ALWAYS_INLINE void unroll(F&& f, std::integer_sequence<int, Is...>) {
+  (f(std::integral_constant<int, Is>()), ...);
+}
+/// f(0), ..., f(N - 1) with compile-time arguments, so that arrays indexed by them live in registers.
+template <int N, class F>
+EIGEN_ALWAYS_INLINE void unroll(F&& f) {
+  unroll(f, std::make_integer_sequence<int, N>());
+}
 
 using Packet = Eigen::internal::packet_traits<float>::type;               ///< the widest that there is
 constexpr int packet_size = Eigen::internal::packet_traits<float>::size;  ///< floats of a packet

@@ -35,7 +35,7 @@ class CapKv final : public Score {
   void reserve_dims(int key_dim, int value_dim) override {
     dim_ = key_dim;
     sums_.reserve(value_dim);
-    row_.assign(static_cast<std::size_t>((std::max)(key_dim, value_dim)), 0);
+    row_.assign(static_cast<std::size_t>(key_dim), 0);
   }
   void reserve_queries(int query_heads) override { expected_.reserve(query_heads / heads_, dim_); }
   /// O(rows * value_dim^2 + value_dim^3).
@@ -51,20 +51,22 @@ class CapKv final : public Score {
       if (!read_row(*c.rotated_keys, c.head, r, row_.data())) continue;
       const double both = length * std::sqrt(row_sums::dot(row_.data(), row_.data(), dim_));
       const double cosine = is_zero(both) ? 0 : row_sums::dot(row_.data(), query, dim_) / both;
-      if (!read_row(*c.values, c.head, r, row_.data())) continue;
+      if (!read_row(*c.values, c.head, r, sums_.row())) continue;
       weight = std::exp(static_cast<double>(o_.sharpness) * cosine);
-      sums_.add(row_.data(), weight);
+      sums_.add(weight);
     }
     sums_.factorise(1);
     for (int i = 0; i < c.count; ++i) {
       const int r = c.first + i;
-      const double weight = weights_[static_cast<std::size_t>(r)];
-      float importance;
-      put_nan(&importance);
-      if (weight > 0 && read_row(*c.values, c.head, r, row_.data()))
-        importance = static_cast<float>(weight * sums_.solve(row_.data()));  // hides in which order the sums were made
-      out[i] = static_cast<double>(importance);
+      out[i] = weights_[static_cast<std::size_t>(r)];
+      if (out[i] > 0 && read_row(*c.values, c.head, r, sums_.row()))
+        sums_.multiply(out + i);
+      else
+        put_nan(out + i);
     }
+    sums_.solve();
+    // A float hides in which order the sums were made.
+    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
   }
   std::size_t bytes() const override {
     return expected_.bytes() + sums_.bytes() + (weights_.size() + row_.size()) * sizeof(double);
@@ -76,7 +78,7 @@ class CapKv final : public Score {
   ExpectedQueries expected_;
   OuterProducts sums_;           // of values
   std::vector<double> weights_;  // [capacity]; 0: a row that is not finite
-  std::vector<double> row_;      // [max(head_dim, value_dim)]
+  std::vector<double> row_;      // [head_dim]: a key
 };
 
 }  // namespace buzz

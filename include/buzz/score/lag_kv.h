@@ -7,9 +7,57 @@
 
 #include "buzz/finite.h"
 #include "buzz/score/kinds.h"
+#include "buzz/score/row_sums.h"
 #include "buzz/score/score.h"
 
 namespace buzz {
+
+namespace row_sums {
+inline namespace BUZZ_ISA {
+
+/// low[i] and high[i] become the least and the most of them and x[i], [n], all finite.
+inline void widen(const float* x, int n, float* low, float* high) {
+  using namespace Eigen::internal;
+  using kernels::Packet;
+  constexpr int width = kernels::packet_size;
+  int i = 0;
+  for (; i + width <= n; i += width) {
+    const Packet p = kernels::load(x + i);
+    pstoreu(low + i, pmin(p, kernels::load(low + i)));
+    pstoreu(high + i, pmax(p, kernels::load(high + i)));
+  }
+  for (; i < n; ++i) {
+    low[i] = (std::min)(low[i], x[i]);
+    high[i] = (std::max)(high[i], x[i]);
+  }
+}
+/// out[i] = (x[i] - low[i]) * by[i], [n]; returns their sum.
+inline double scale(const float* x, const float* low, const double* by, int n, double* out) {
+  using namespace Eigen::internal;
+  return sum(
+      n,
+      [=](int i, const DoublePacket& to) {
+        const DoublePacket p = pmul(psub(load(x + i), load(low + i)), load(by + i));
+        pstoreu(out + i, p);
+        return padd(p, to);
+      },
+      [=](int i) { return out[i] = (static_cast<double>(x[i]) - static_cast<double>(low[i])) * by[i]; });
+}
+/// The sum of the squares of x[i] - mean, [n].
+inline double squares_off(const double* x, double mean, int n) {
+  using namespace Eigen::internal;
+  const DoublePacket all = pset1<DoublePacket>(mean);
+  return sum(
+      n,
+      [&](int i, const DoublePacket& to) {
+        const DoublePacket p = psub(load(x + i), all);
+        return pmadd(p, p, to);
+      },
+      [&](int i) { return (x[i] - mean) * (x[i] - mean); });
+}
+
+}  // namespace BUZZ_ISA
+}  // namespace row_sums
 
 /// Score: how widely a row's numbers spread once the rows after it are the measure (LagKV, arXiv 2504.04704). Rows
 /// behind the sink are cut into blocks of `lag`. The next `lag` rows, where fewer are left the newest so many, have a
@@ -56,21 +104,16 @@ class LagKv final : public Score {
       std::fill_n(low, n, most);
       std::fill_n(high, n, -most);
       for_each_row(x, head, next, next_end, d, n, [&](int, const float* row) {
-        for (int j = 0; j < n; ++j) {
-          if (!is_finite(row[j])) continue;
-          low[j] = (std::min)(low[j], row[j]);
-          high[j] = (std::max)(high[j], row[j]);
-        }
+        if (is_finite(row_sums::squares(row, n))) return row_sums::widen(row, n, low, high);
+        for (int j = 0; j < n; ++j)
+          if (is_finite(row[j])) row_sums::widen(row + j, 1, low + j, high + j);
       });
       for (int j = 0; j < n; ++j)
         scale[j] = low[j] < high[j] ? 1 / (static_cast<double>(high[j]) - static_cast<double>(low[j])) : 0;
       for_each_row(x, head, first, end, d, n, [&](int r, const float* row) {
-        double scaled[max_dims], sum = 0, off = 0;
-        for (int j = 0; j < n; ++j)
-          sum += scaled[j] = (static_cast<double>(row[j]) - static_cast<double>(low[j])) * scale[j];
-        const double mean = sum / n;
-        for (int j = 0; j < n; ++j) off += (scaled[j] - mean) * (scaled[j] - mean);
-        add(r - first, d, n, mean, off);
+        double scaled[max_dims];
+        const double mean = row_sums::scale(row, low, scale, n, scaled) / n;
+        add(r - first, d, n, mean, row_sums::squares_off(scaled, mean, n));
       });
     }
   }

@@ -30,7 +30,7 @@ class Leverage final : public Score {
     dim_ = o_.of == LeverageOf::keys ? key_dim : value_dim;
     if (dim_ == 0) fail("head_dim", 0, "that of the rows that are shown (ShownRows): leverage has to know it");
     sums_.reserve(dim_);
-    room_.assign(3 * static_cast<std::size_t>(dim_), 0);
+    room_.assign(2 * static_cast<std::size_t>(dim_), 0);
   }
   /// O(rows * head_dim^2 + head_dim^3).
   void importance(const Candidates& c, double* out) override {
@@ -38,13 +38,15 @@ class Leverage final : public Score {
     const double lambda = add_up(rows, c.head);
     if (lambda > 0) sums_.factorise(lambda);
     for (int i = 0; i < c.count; ++i) {
-      float leverage = 0;
+      out[i] = lambda > 0 ? 1 : 0;
       if (!read_row(rows, c.head, c.first + i, row()))
-        put_nan(&leverage);
+        put_nan(out + i);
       else if (lambda > 0)
-        leverage = static_cast<float>(of_row());  // a float hides in which order the sums were made
-      out[i] = static_cast<double>(leverage);
+        multiply_by_leverage(out + i);
     }
+    sums_.solve();
+    // A float hides in which order the sums were made.
+    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
   }
   std::size_t bytes() const override { return sums_.bytes() + room_.size() * sizeof(double); }
 
@@ -60,27 +62,28 @@ class Leverage final : public Score {
       if (count++ == 0) std::copy_n(row(), dim_, origin());
       for (int d = 0; d < dim_; ++d) row()[d] -= origin()[d];
       row_sums::add(row(), dim_, 1, mean());
-      sums_.add(row(), 1);
+      sums_.add(1);
     }
     if (count == 0) return 0;
     for (int d = 0; d < dim_; ++d) mean()[d] /= count;
-    sums_.add(mean(), -count);
+    std::copy_n(mean(), dim_, row());
+    sums_.add(-count);
     for (int d = 0; d < dim_; ++d) origin()[d] += mean()[d];
     return static_cast<double>(o_.ridge) * sums_.trace() / dim_;
   }
-  /// The leverage of the row that was read.
-  double of_row() {
+  /// *out *= the leverage of the row that was read, by the next solve().
+  void multiply_by_leverage(double* out) {
     for (int d = 0; d < dim_; ++d) row()[d] -= origin()[d];
-    return sums_.solve(row());
+    sums_.multiply(out);
   }
-  double* row() { return room_.data(); }
-  double* mean() { return room_.data() + dim_; }        // less the first row
-  double* origin() { return room_.data() + 2 * dim_; }  // the first row, later the mean
+  double* row() { return sums_.row(); }
+  double* mean() { return room_.data(); }           // less the first row
+  double* origin() { return room_.data() + dim_; }  // the first row, later the mean
 
   RidgeOptions o_;
   int dim_ = 0;
   OuterProducts sums_;        // X'X
-  std::vector<double> room_;  // three rows
+  std::vector<double> room_;  // two rows
 };
 
 }  // namespace buzz

@@ -31,18 +31,22 @@ inline void pair_lengths(const Rotation* rotation, const float* x, int dim, floa
 }
 
 /// The sums of a sequence's queries as they came, before any rotation: of each query head how many there were, their
-/// sum, and the sum of their pairs' lengths, in double. A call's tokens are added one by one, so that how a text is cut
-/// into calls shows in no bit. The newest max_rollback tokens are kept apart, and can be taken back. A token is seen
-/// once: its queries shown again are passed over. A query that is not finite does not count.
+/// sum, and, where that is wanted, the sum of their pairs' lengths, in double. A call's tokens are added one by one, so
+/// that how a text is cut into calls shows in no bit. The newest max_rollback tokens are kept apart, and can be taken
+/// back. A token is seen once: its queries shown again are passed over. A query that is not finite does not count.
 class QueryMoments {
  public:
   QueryMoments() = default;  ///< of no queries
   /// Of queries as `shown` says. rotation: theirs; null: none. first: queries of the tokens before it do not count,
-  /// such as the sink's, which are unlike all others. Errors: query_heads not said or no multiple of kv_heads; scale
-  /// not finite or < 0; a product of sizes past all memory.
+  /// such as the sink's, which are unlike all others. lengths: are those of pairs wanted? Errors: query_heads not said
+  /// or no multiple of kv_heads; scale not finite or < 0; a product of sizes past all memory.
   QueryMoments(const ShownRows& shown, std::shared_ptr<const Rotation> rotation, int kv_heads, int first,
-               int max_rollback)
-      : rotation_(std::move(rotation)), heads_(shown.query_heads), dim_(shown.head_dim), first_(first) {
+               int max_rollback, bool lengths)
+      : rotation_(std::move(rotation)),
+        heads_(shown.query_heads),
+        dim_(shown.head_dim),
+        first_(first),
+        has_lengths_(lengths) {
     if (heads_ < 1 || heads_ > most_heads || heads_ % kv_heads != 0)
       fail("query_heads", heads_,
            "a multiple of kv_heads = " + std::to_string(kv_heads) + ": the policy looks at queries");
@@ -92,8 +96,8 @@ class QueryMoments {
   const Rotation* rotation() const { return rotation_.get(); }                   ///< of queries and keys; null: none
   double count(int query_head) const { return *totals(query_head); }             ///< queries of that head that count
   const double* values(int query_head) const { return totals(query_head) + 1; }  ///< their sum, [head_dim]
-  /// The sum of their pair_lengths(), [head_dim].
-  const double* lengths(int query_head) const { return values(query_head) + dim_; }
+  /// The sum of their pair_lengths(), [head_dim]; null where they are not wanted.
+  const double* lengths(int query_head) const { return has_lengths_ ? values(query_head) + dim_ : nullptr; }
   /// Allocated.
   std::size_t bytes() const {
     return (sums_.size() + totals_.size()) * sizeof(double) + ring_.size() * sizeof(float) +
@@ -112,7 +116,8 @@ class QueryMoments {
   }
 
  private:
-  int numbers() const { return 2 * dim_ + 1; }  // of a query: 1 where it counts, its values, its pairs' lengths
+  /// Of a query: 1 where it counts, its values, and its pairs' lengths.
+  int numbers() const { return 1 + (has_lengths_ ? 2 : 1) * dim_; }
   int slots() const { return static_cast<int>(labels_.size()); }
   int at(int i) const { return (oldest_ + i) % slots(); }
   const double* totals(int query_head) const {
@@ -120,12 +125,12 @@ class QueryMoments {
   }
 
   void write(const FloatRows& queries, int token, int head, float* out) const {
-    float *values = out + 1, *lengths = values + dim_;
+    float* values = out + 1;
     const float* from = queries.read(token, head, 1, 0, dim_, values).data;
     if (from != values) std::copy_n(from, dim_, values);
     if (!is_finite(row_sums::squares(values, dim_))) return void(std::fill_n(out, numbers(), 0.f));
     *out = 1;
-    pair_lengths(rotation_.get(), values, dim_, lengths);
+    if (has_lengths_) pair_lengths(rotation_.get(), values, dim_, values + dim_);
   }
   void add(int slot, double* sums) const {
     const float* of = ring_.data() + static_cast<std::ptrdiff_t>(slot) * heads_ * numbers();
@@ -151,6 +156,7 @@ class QueryMoments {
 
   std::shared_ptr<const Rotation> rotation_;  // forks have the same
   int heads_ = 0, group_ = 0, dim_ = 0, first_ = 0;
+  bool has_lengths_ = false;
   double scale_ = 0;
   int oldest_ = 0, used_ = 0;   // in the ring
   int seen_ = 0;                // tokens before this position have been seen, or never will be

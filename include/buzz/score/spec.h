@@ -61,6 +61,7 @@ struct ScoreSpec {
     const bool expects = kind == ScoreKind::expected_attention;
     needs.values = needs.values || kind == ScoreKind::cap_kv || (expects && expected.times == ExpectedTimes::value);
     needs.rotated_keys = needs.queries = expects || kind == ScoreKind::tri_attention || kind == ScoreKind::cap_kv;
+    needs.query_lengths = kind == ScoreKind::tri_attention;
     for (const ScoreSpec& one : of) needs = needs | one.needs();
     return kind == ScoreKind::own ? score->needs() : needs;
   }

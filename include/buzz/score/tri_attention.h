@@ -28,7 +28,7 @@ class TriAttention final : public Score {
   explicit TriAttention(const TriOptions& o = {}) : o_(o) {}
   Needs needs() const override {
     Needs needs;
-    needs.rotated_keys = needs.queries = true;
+    needs.rotated_keys = needs.queries = needs.query_lengths = true;
     return needs;
   }
   void reserve(int kv_heads, int capacity) override {
