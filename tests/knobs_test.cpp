@@ -31,8 +31,8 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   EXPECT_EQ(of_the_score(user_scores(), 8), 8 * 8 * rows(user_scores()));
   EXPECT_EQ(of_the_score(key_diff(), 8), 16 * rows(key_diff()));
   EXPECT_EQ(of_the_score(key_outliers(), 8), (16 + 16) * rows(key_outliers()));
-  EXPECT_EQ(of_the_score(leverage(), 8), 4u * 64 * (64 + 1) + 24 * 64 + 4 * 64 + 4 * 64);
-  EXPECT_EQ(of_the_score(policy("leverage:of=values"), 8), 4u * 48 * (48 + 1) + 24 * 48);
+  EXPECT_EQ(of_the_score(leverage(), 8), 4u * 64 * (64 + 16) + 256 * 64 + 16 * 64 + 4 * 64 + 4 * 64);
+  EXPECT_EQ(of_the_score(policy("leverage:of=values"), 8), 4u * 48 * (48 + 16) + 256 * 48 + 16 * 48);
   const auto shared = [](const std::string& options) {
     const Policy p = policy("strided:" + options);
     return of_the_score(p, 9) / rows(p);
@@ -49,10 +49,11 @@ TEST(Knobs, PoliciesTakeTheMemoryThatThePageSays) {
   o.weights = weights;
   EXPECT_EQ(of_the_score(calibrated(o), 8), (4 * 8 + 16) * rows(calibrated(o)) + 4 * 64 + 4 * 64);
   EXPECT_EQ(of_the_score(calibrated(o), 8, 10), of_the_score(calibrated(o), 8)) << "rollback copies nothing";
-  const std::size_t queries = (2 * 64 + 1) * 16 * 20 + 4;  // two query heads a group
+  const std::size_t queries = (64 + 1) * 16 * 20 + 4, lengths = 64 * 16 * 20;  // two query heads a group
   EXPECT_EQ(of_the_score(expected_attention(), 8), queries + 8 * 2 * (64 + rows(expected_attention())));
-  EXPECT_EQ(of_the_score(tri_attention(), 8), queries + 8 * 2 * (2 * 64 + rows(tri_attention())) + 8 * 64);
-  EXPECT_EQ(of_the_score(cap_kv(), 8), queries + 8 * 2 * 64 + 4u * 48 * (48 + 1) + 8 * (64 + rows(cap_kv())));
+  EXPECT_EQ(of_the_score(tri_attention(), 8), queries + lengths + 8 * 2 * (2 * 64 + rows(tri_attention())) + 8 * 64);
+  EXPECT_EQ(of_the_score(cap_kv(), 8),
+            queries + 8 * 2 * 64 + 4u * 48 * (48 + 16) + 256 * 48 + 8 * (64 + rows(cap_kv())));
   EXPECT_EQ(of_the_score(key_value_beehive(), 8), (16 + 8) * rows(key_value_beehive()));
 }
 

@@ -25,7 +25,9 @@ namespace buzz {
 class TriAttention final : public Score {
  public:
   /// Of its options.
-  explicit TriAttention(const TriOptions& o = {}) : o_(o) {}
+  explicit TriAttention(const TriOptions& o = {}) {
+    for (int i = 0; i < offsets; ++i) ahead_[i] = std::pow(o.reach, static_cast<double>(i) / (offsets - 1));
+  }
   Needs needs() const override {
     Needs needs;
     needs.rotated_keys = needs.queries = needs.query_lengths = true;
@@ -75,9 +77,9 @@ class TriAttention final : public Score {
   /// The mean rotation to positions ahead of the newest one.
   PairRotation mean_ahead(double frequency, double next) const {
     PairRotation mean;
-    for (int i = 0; i < offsets; ++i) {
+    for (const double ahead : ahead_) {
       double cos, sin;
-      cos_sin(frequency * (next - 1 + std::pow(o_.reach, static_cast<double>(i) / (offsets - 1))), &cos, &sin);
+      cos_sin(frequency * (next - 1 + ahead), &cos, &sin);
       mean.cos += cos / offsets;
       mean.sin += sin / offsets;
     }
@@ -100,7 +102,7 @@ class TriAttention final : public Score {
   double* spread(int g) { return spread_.data() + static_cast<std::ptrdiff_t>(g) * dim_; }
   double* logits(int g) { return logits_.data() + static_cast<std::ptrdiff_t>(g) * capacity_; }
 
-  TriOptions o_;
+  double ahead_[offsets] = {};  // the positions
   int heads_ = 0, capacity_ = 0, dim_ = 0;
   ExpectedQueries expected_;
   std::vector<double> spread_;  // [group, head_dim]
