@@ -102,6 +102,15 @@ std::string sized(const std::string& spec, const evaluate::Sizes& s = sizes()) {
   return buzz::to_text(evaluate::sized_policy(spec, s));
 }
 
+TEST(Policies, AreListedWithWhatTheyAreBestFor) {
+  const std::string all = tiny_llama::lines_of(tiny_llama::policies());
+  EXPECT_NE(all.find("\n  streaming: "), std::string::npos);
+  EXPECT_NE(all.find("\n  fluency: expected_attention, the best known for running text"), std::string::npos);
+  const std::string blind = tiny_llama::lines_of(tiny_llama::policies(/*shows_queries*/ false));
+  EXPECT_NE(blind.find("\n  recall: calibrated, "), std::string::npos);
+  EXPECT_EQ(blind.find("fluency"), std::string::npos) << "its policy is not there";
+}
+
 TEST(SizedPolicy, TakesAllOfTheBudget) {
   for (const buzz::PolicyInfo& p : tiny_llama::policies())
     for (const char* options : {"", ":window=0.2", ":sink=1", ":sink=9,window=0.93"}) {

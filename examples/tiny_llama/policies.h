@@ -20,10 +20,14 @@ inline std::vector<buzz::PolicyInfo> policies(bool shows_queries = true) {
   return list;
 }
 
-/// A line each, after a line break.
+/// A line each, after a line break, and one for each purpose that one of them serves.
 inline std::string lines_of(const std::vector<buzz::PolicyInfo>& list) {
   std::string text;
   for (const buzz::PolicyInfo& p : list) text += std::string("\n  ") + p.name + ": " + p.text;
+  for (const buzz::Purpose& purpose : buzz::purposes())
+    for (const buzz::PolicyInfo& p : list)
+      if (p.name == std::string(purpose.policy))
+        text += std::string("\n  ") + purpose.name + ": " + p.name + ", the best known for " + purpose.text;
   return text;
 }
 
