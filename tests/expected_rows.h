@@ -27,7 +27,7 @@ std::vector<double> scored(S score, const Floats& queries, const Floats& keys, c
   shown.value_dim = value_dim;
   shown.query_heads = heads;
   buzz::Unrotation turning(shown, true, true);
-  buzz::QueryMoments moments(shown, turning.rotation(), 1, 0, 0, true);
+  buzz::QueryMoments moments(shown, turning.rotation(), 1, 0, 0, /*lengths*/ true);
   const buzz::RowsView<float> asked(buzz::View<const float>(queries.data(), tokens, heads, dim));
   moments.observe(0, tokens, buzz::FloatRowsOf<float>(asked));
   moments.add_up();

@@ -65,8 +65,7 @@ class CapKv final : public Score {
         put_nan(out + i);
     }
     sums_.solve();
-    // A float hides in which order the sums were made.
-    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
+    row_sums::round(out, c.count);
   }
   std::size_t bytes() const override {
     return expected_.bytes() + sums_.bytes() + (weights_.size() + row_.size()) * sizeof(double);

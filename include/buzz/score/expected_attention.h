@@ -52,8 +52,7 @@ class ExpectedAttention final : public Score {
     }
     for (int g = 0; g < expected_.group(); ++g) add_softmax(logits(g), c.count, c.queries->scale(), out);
     if (o_.times == ExpectedTimes::value) multiply_by_length(c, out);
-    // A float hides in which order the sums were made.
-    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
+    row_sums::round(out, c.count);
   }
   std::size_t bytes() const override { return expected_.bytes() + logits_.size() * sizeof(double); }
 

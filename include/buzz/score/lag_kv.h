@@ -84,8 +84,7 @@ class LagKv final : public Score {
         for (int i = 0; i < asked; ++i) out[first - c.first + i] += squares()[i];
       }
     }
-    // A float hides in which order the sums were made.
-    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
+    row_sums::round(out, c.count);
   }
   std::size_t bytes() const override { return room_.size() * sizeof(double); }
 

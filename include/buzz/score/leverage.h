@@ -45,8 +45,7 @@ class Leverage final : public Score {
         multiply_by_leverage(out + i);
     }
     sums_.solve();
-    // A float hides in which order the sums were made.
-    for (int i = 0; i < c.count; ++i) out[i] = static_cast<double>(static_cast<float>(out[i]));
+    row_sums::round(out, c.count);
   }
   std::size_t bytes() const override { return sums_.bytes() + room_.size() * sizeof(double); }
 

@@ -95,6 +95,11 @@ void add(const X* x, int n, double weight, double* sum) {
   for (; i < n; ++i) sum[i] += weight * static_cast<double>(x[i]);
 }
 
+/// Each of x, [n], becomes a float, which hides in which order the sums were made.
+inline void round(double* x, int n) {
+  for (int i = 0; i < n; ++i) x[i] = static_cast<double>(static_cast<float>(x[i]));
+}
+
 /// The sum of a row's squares. O(head_dim).
 template <class T>
 double squares(const RowsView<T>& rows, int head, int row) {
