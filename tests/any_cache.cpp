@@ -112,10 +112,11 @@ class Typed final : public AnyCache {
     if (rows.shape(1) != cache_.rows()) throw std::logic_error("K or V has other rows than the policy");
     Rows result;
     for (int r = first; r < rows.shape(1); ++r) {
-      result.push_back({{}, scales.shape(2) > 0 ? static_cast<double>(scales.row(0, head)[r]) : 1});
+      const double scale = scales.shape(2) > 0 ? static_cast<double>(scales.row(0, head)[r]) : 1;
       const T* row = rows.row(head, r);
-      for (int d = 0; d < rows.shape(2); ++d)
-        result.back().values.push_back(result.back().scale * static_cast<double>(static_cast<float>(row[d])));
+      Vector values(row, row + rows.shape(2));
+      for (double& x : values) x *= scale;
+      result.push_back({std::move(values), scale});
     }
     return result;
   }

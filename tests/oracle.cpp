@@ -245,6 +245,7 @@ void Cache::evict(const std::vector<Choice>& choices) {
   for (std::size_t h = 0; h < heads_.size(); ++h) {
     for (int i : choices[h].forgotten) heads_[h][static_cast<std::size_t>(i)].score = 0;
     std::vector<Row> left;
+    left.reserve(choices[h].kept.size());
     for (int i : choices[h].kept) {
       const int place = static_cast<int>(left.size());
       left.push_back(std::move(heads_[h][static_cast<std::size_t>(i)]));
@@ -304,7 +305,7 @@ void Cache::place_key(Row& row, int place) const {
 
 std::vector<double> Cache::own_importance(int h) const {
   const Regions r = regions();
-  std::vector<Row> rows = head(h);
+  const std::vector<Row>& rows = head(h);
   if (expects(o_.score)) {
     std::vector<Vector> keys, values;
     for (const Row& row : rows) keys.push_back(read_key(row));
@@ -314,13 +315,15 @@ std::vector<double> Cache::own_importance(int h) const {
     return expecting(keys, values, queries, turning_.compact ? this->rows() : next_position_, r.sink,
                      r.sink + r.hive + r.unfiltered, turning_, o_);
   }
-  if (looks_at_unrotated_keys(o_) && !o_.raw_keys)  // of keys before their rotation
-    for (int i = 0; i < this->rows(); ++i) {
-      Row& row = rows[static_cast<std::size_t>(i)];
-      row.key = rotate(row.key, o_.rope_compact ? -i : -row.position, o_);
-    }
-  if (o_.score == Score::calibrated) return foretold(rows, h);
-  return oracle::importance(rows, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
+  if (!looks_at_unrotated_keys(o_))
+    return oracle::importance(rows, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
+  std::vector<Row> unrotated = rows;
+  for (int i = 0; i < this->rows() && !o_.raw_keys; ++i) {
+    Row& row = unrotated[static_cast<std::size_t>(i)];
+    row.key = rotate(row.key, o_.rope_compact ? -i : -row.position, o_);
+  }
+  if (o_.score == Score::calibrated) return foretold(unrotated, h);
+  return oracle::importance(unrotated, r.sink, r.sink + r.hive + r.unfiltered, next_position_, o_);
 }
 
 std::vector<double> Cache::foretold(const std::vector<Row>& rows, int h) const {

@@ -40,15 +40,18 @@ Vector mean_of(const std::vector<Vector>& all, std::size_t dim) {
 
 /// The mean of a vector turned to each of some positions.
 Vector turned(const Vector& x, const std::vector<double>& positions, const Turning& turning) {
-  std::vector<Vector> all;
-  for (double p : positions) all.push_back(turning.to(x, p));
-  return mean_of(all, x.size());
+  Vector mean(x.size(), 0.0);
+  for (double p : positions) {
+    const Vector at = turning.to(x, p);
+    for (std::size_t d = 0; d < at.size(); ++d) mean[d] += at[d] / static_cast<double>(positions.size());
+  }
+  return mean;
 }
 
 /// The lengths of the pairs, and of the elements that are in none.
 Vector lengths_of(const Vector& x, const Turning& turning) {
-  Vector squares;
-  for (double e : x) squares.push_back(e * e);
+  Vector squares = x;
+  for (double& e : squares) e *= e;
   for (const auto& pair : turning.pairs) {
     squares[pair.first] += squares[pair.second];
     squares[pair.second] = 0;
@@ -57,41 +60,41 @@ Vector lengths_of(const Vector& x, const Turning& turning) {
   return squares;
 }
 
-/// Each row's w v' (I + sum of w v v')^-1 v, of finite rows. It comes to 1 - r_ii, where r = (I + XX')^-1 of X's rows
-/// sqrt(w) v: with fewer rows than dimensions that is the smaller matrix.
+/// Each row's x' (ridge I + X'X)^-1 x. It comes to 1 - r_ii, where r = ridge (ridge I + XX')^-1: with fewer rows than
+/// dimensions that is the smaller matrix.
+std::vector<double> hat(const std::vector<Vector>& x, double ridge) {
+  const std::size_t n = x.size(), dim = x.empty() ? 0 : x[0].size(), size = std::min(n, dim);
+  Matrix a(size, Vector(size, 0.0));
+  for (std::size_t r = 0; r < size; ++r)
+    for (std::size_t c = 0; c < size; ++c) {
+      a[r][c] = r == c ? ridge : 0;
+      if (n < dim) a[r][c] += dot(x[r], x[c]);
+      for (std::size_t i = 0; n >= dim && i < n; ++i) a[r][c] += x[i][r] * x[i][c];
+    }
+  std::vector<double> result;
+  for (std::size_t i = 0; i < n; ++i) {
+    Vector unit(n, 0.0);
+    unit[i] = ridge;
+    result.push_back(n < dim ? 1 - solved(a, unit)[i] : dot(x[i], solved(a, x[i])));
+  }
+  return result;
+}
+
+/// Each row's w v' (I + sum of w v v')^-1 v, of finite rows.
 std::vector<double> capacity(const std::vector<Vector>& keys, const std::vector<Vector>& values, const Vector& query,
                              double sharpness) {
   std::vector<Vector> x;
-  std::vector<double> result;
+  std::vector<std::size_t> of;
   for (std::size_t r = 0; r < keys.size(); ++r) {
-    result.push_back(std::nan(""));
     if (!all_finite(keys[r]) || !all_finite(values[r])) continue;
     const double both = std::sqrt(dot(keys[r], keys[r]) * dot(query, query));
     x.push_back(values[r]);
     for (double& e : x.back()) e *= std::exp(sharpness * (both == 0 ? 0 : dot(keys[r], query) / both) / 2);
-    result.back() = static_cast<double>(x.size() - 1);
+    of.push_back(r);
   }
-  const std::size_t n = x.size(), dim = x.empty() ? 0 : x[0].size();
-  for (double& e : result) {
-    if (std::isnan(e)) continue;
-    const std::size_t i = static_cast<std::size_t>(e);
-    if (n < dim) {
-      Matrix a(n, std::vector<double>(n));
-      for (std::size_t r = 0; r < n; ++r)
-        for (std::size_t c = 0; c < n; ++c) a[r][c] = (r == c) + dot(x[r], x[c]);
-      Vector unit(n, 0.0);
-      unit[i] = 1;
-      e = 1 - solved(a, unit)[i];
-    } else {
-      Matrix a(dim, std::vector<double>(dim));
-      for (std::size_t r = 0; r < dim; ++r)
-        for (std::size_t c = 0; c < dim; ++c) {
-          a[r][c] = r == c;
-          for (const Vector& other : x) a[r][c] += other[r] * other[c];
-        }
-      e = dot(x[i], solved(a, x[i]));
-    }
-  }
+  std::vector<double> result(keys.size(), std::nan(""));
+  const std::vector<double> hats = hat(x, 1);
+  for (std::size_t i = 0; i < x.size(); ++i) result[of[i]] = hats[i];
   return result;
 }
 
@@ -127,6 +130,26 @@ std::vector<double> diversity(const std::vector<Row>& head, int begin, int end, 
   return result;
 }
 
+std::vector<double> leverage(const std::vector<Vector>& rows, double ridge) {
+  std::vector<Vector> x;
+  std::vector<std::size_t> of;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (!all_finite(rows[r])) continue;
+    x.push_back(rows[r]);
+    of.push_back(r);
+  }
+  const std::size_t dim = rows.empty() ? 0 : rows[0].size();
+  const Vector mean = mean_of(x, dim);
+  double squares = 0;
+  for (Vector& row : x)
+    for (std::size_t d = 0; d < dim; ++d) squares += std::pow(row[d] -= mean[d], 2);
+  const double lambda = ridge * squares / static_cast<double>(dim);
+  std::vector<double> result(rows.size(), std::nan(""));
+  const std::vector<double> hats = lambda == 0 ? std::vector<double>(x.size(), 0.0) : hat(x, lambda);
+  for (std::size_t i = 0; i < x.size(); ++i) result[of[i]] = hats[i];
+  return result;
+}
+
 Vector solved(Matrix a, Vector b) {
   const std::size_t n = b.size();
   for (std::size_t i = 0; i < n; ++i) {
@@ -148,48 +171,6 @@ Vector solved(Matrix a, Vector b) {
   return b;
 }
 
-std::vector<double> leverage(const std::vector<Vector>& rows, double ridge) {
-  std::vector<Vector> x;
-  for (const Vector& row : rows)
-    if (all_finite(row)) x.push_back(row);
-  const std::size_t n = x.size(), dim = rows.empty() ? 0 : rows[0].size();
-  Vector mean(dim, 0.0);
-  double squares = 0;
-  for (const Vector& row : x)
-    for (std::size_t d = 0; d < dim; ++d) mean[d] += row[d] / static_cast<double>(n);
-  for (Vector& row : x)
-    for (std::size_t d = 0; d < dim; ++d) squares += std::pow(row[d] -= mean[d], 2);
-  const double lambda = ridge * squares / static_cast<double>(dim);
-  std::vector<double> result;
-  std::size_t i = 0;
-  for (const Vector& row : rows) {
-    if (!all_finite(row)) {
-      result.push_back(std::nan(""));
-      continue;
-    }
-    const Vector& one = x[i++];
-    if (lambda == 0) {
-      result.push_back(0);
-    } else if (n < dim) {
-      Matrix a(n, std::vector<double>(n));
-      for (std::size_t r = 0; r < n; ++r)
-        for (std::size_t c = 0; c < n; ++c) a[r][c] = (r == c) + dot(x[r], x[c]) / lambda;
-      Vector unit(n, 0.0);
-      unit[i - 1] = 1;
-      result.push_back(1 - solved(a, unit)[i - 1]);
-    } else {
-      Matrix a(dim, std::vector<double>(dim));
-      for (std::size_t r = 0; r < dim; ++r)
-        for (std::size_t c = 0; c < dim; ++c) {
-          a[r][c] = r == c ? lambda : 0;
-          for (const Vector& other : x) a[r][c] += other[r] * other[c];
-        }
-      result.push_back(dot(one, solved(a, one)));
-    }
-  }
-  return result;
-}
-
 std::vector<double> lagging(const std::vector<Vector>& rows, int begin, int lag) {
   const int n = static_cast<int>(rows.size());
   const auto at = [&](int r) -> const Vector& { return rows[static_cast<std::size_t>(r)]; };
@@ -200,13 +181,13 @@ std::vector<double> lagging(const std::vector<Vector>& rows, int begin, int lag)
     if (next > n - lag) next = std::max(0, n - lag);
     Vector scaled;
     for (std::size_t d = 0; d < at(r).size(); ++d) {
-      std::vector<double> measure;
+      double low = HUGE_VAL, high = -HUGE_VAL;
       for (int other = next; other < std::min(n, next + lag); ++other)
-        if (std::isfinite(at(other)[d])) measure.push_back(at(other)[d]);
-      if (measure.empty()) measure.push_back(0);
-      const double low = *std::min_element(measure.begin(), measure.end()),
-                   high = *std::max_element(measure.begin(), measure.end());
-      scaled.push_back(low == high ? 0 : (at(r)[d] - low) / (high - low));
+        if (std::isfinite(at(other)[d])) {
+          low = std::min(low, at(other)[d]);
+          high = std::max(high, at(other)[d]);
+        }
+      scaled.push_back(low < high ? (at(r)[d] - low) / (high - low) : 0);
     }
     double mean = 0, squares = 0;
     for (double e : scaled) mean += e / static_cast<double>(scaled.size());
@@ -285,12 +266,14 @@ std::vector<double> expecting(const std::vector<Vector>& keys, const std::vector
 }
 
 std::vector<double> importance(const std::vector<Row>& head, int begin, int end, int next_position, const Options& o) {
-  std::vector<Vector> keys, values;
-  for (const Row& row : head) keys.push_back(row.key);
-  for (const Row& row : head) values.push_back(row.value);
-  if (o.score == Score::leverage) return leverage(o.of_values ? values : keys, o.ridge);
+  const auto all = [&](Vector Row::*of) {
+    std::vector<Vector> vectors;
+    for (const Row& row : head) vectors.push_back(row.*of);
+    return vectors;
+  };
+  if (o.score == Score::leverage) return leverage(all(o.of_values ? &Row::value : &Row::key), o.ridge);
   if (o.score == Score::lag) {
-    std::vector<double> sums = lagging(keys, begin, o.lag), more = lagging(values, begin, o.lag);
+    std::vector<double> sums = lagging(all(&Row::key), begin, o.lag), more = lagging(all(&Row::value), begin, o.lag);
     for (std::size_t r = 0; r < sums.size(); ++r) sums[r] += more[r];
     return sums;
   }
