@@ -4,6 +4,7 @@
 // threads of a block in an order drawn anew each time, before the next phase begins.
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -55,7 +56,11 @@ class Block {
 
   template <class F>
   void phase(F&& f) {
-    std::shuffle(order_.begin(), order_.end(), random_);
+    for (std::size_t left = order_.size(); left > 1; --left) {
+      random_ ^= random_ << 13, random_ ^= random_ >> 17,
+          random_ ^= random_ << 5;  // Marsaglia's; <random> is slow here
+      std::swap(order_[left - 1], order_[std::uint64_t{random_} * left >> 32]);
+    }
     for (const int t : order_) f(t);
   }
   template <class F>
@@ -96,8 +101,12 @@ class Block {
   template <class T, class A, class B, class C>
   void multiply(A&& a, B&& b, C&& c) {
     for (int first = 0; first < threads(); first += 32) {
-      const Factors<T> factors([&](int lane) { return a(first + lane); }, [&](int lane) { return b(first + lane); });
-      for (int lane = 0; lane < 32; ++lane) factors.add_product(lane, c(first + lane));
+      buzz::cuda::Bits its_a[32];
+      buzz::cuda::Pair its_b[32];
+      for (int lane = 0; lane < 32; ++lane) its_a[lane] = a(first + lane);
+      for (int lane = 0; lane < 32; ++lane) its_b[lane] = b(first + lane);
+      const Product<T> product(its_a, its_b);
+      for (int lane = 0; lane < 32; ++lane) product.add_to(lane, c(first + lane));
     }
   }
   /// As late as can be.
@@ -117,7 +126,7 @@ class Block {
  private:
   int x_, y_, z_;
   std::vector<int> order_;
-  std::minstd_rand random_;
+  std::uint32_t random_;  // never 0
   std::vector<std::pair<buzz::cuda::Bits*, const void*>> copies_;
 };
 

@@ -90,14 +90,13 @@ class Block {
       return static_cast<std::uint32_t>(its(thread_ / 32 * 32 + lane)[i]);
     };
     exchange(own, 6, 1, [&](int) {
-      emulated::Factors<T>(
-          [&](int lane) {
-            return buzz::cuda::Bits{{word(lane, 0), word(lane, 1), word(lane, 2), word(lane, 3)}};
-          },
-          [&](int lane) {
-            return buzz::cuda::Pair{{word(lane, 4), word(lane, 5)}};
-          })
-          .add_product(thread_ % 32, c(thread_));
+      buzz::cuda::Bits all_a[32];
+      buzz::cuda::Pair all_b[32];
+      for (int lane = 0; lane < 32; ++lane) {
+        for (std::size_t i = 0; i < 4; ++i) all_a[lane].words[i] = word(lane, i);
+        for (std::size_t i = 0; i < 2; ++i) all_b[lane].words[i] = word(lane, 4 + i);
+      }
+      emulated::Product<T>(all_a, all_b).add_to(thread_ % 32, c(thread_));
     });
   }
   /// At once: a thread that still reads what was there sees it.
