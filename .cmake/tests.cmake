@@ -1,7 +1,7 @@
 # buzz_tests(GROUP KIND SUBJECT...): the executable GROUP_tests of the files SUBJECT_test.cpp, and in ctest each of its
 # tests by the name SUBJECT.Suite.Name. Several files are compiled as one, each in a namespace of its own, after the
 # headers that any of them includes; what cannot be in a namespace or has an #if is compiled by itself.
-set(BUZZ_TEST_UNIT 8 CACHE STRING "Files of tests that are compiled as one")
+set(BUZZ_TEST_UNIT 20 CACHE STRING "Files of tests that are compiled as one")
 
 function(buzz_tests group kind)
   set(sources "")
@@ -34,7 +34,7 @@ function(buzz_tests group kind)
   set(tests ${CMAKE_CURRENT_BINARY_DIR}/${group}_tests.cmake)
   add_executable(${group}_tests ${sources})
   target_link_libraries(${group}_tests PRIVATE ${kind} ${instantiated} buzz_oracle)
-  target_precompile_headers(${group}_tests REUSE_FROM ${kind}_precompiled)
+  target_precompile_headers(${group}_tests REUSE_FROM buzz_tests_precompiled)
   add_custom_command(TARGET ${group}_tests POST_BUILD VERBATIM
                      COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:${group}_tests> -DTESTS=${tests}
                              "-DEMULATOR=${CMAKE_CROSSCOMPILING_EMULATOR}"

@@ -131,6 +131,7 @@ std::vector<double> Cache::logits(const Vector& query, int q, int visible) const
   double sharpness = o_.scale;
   if (o_.log_base != 0) sharpness *= std::log(static_cast<double>(visible - first)) / std::log(o_.log_base);
   std::vector<double> result;
+  result.reserve(static_cast<std::size_t>(visible - first));
   for (int r = first; r < visible; ++r) {
     const Row& row = all[static_cast<std::size_t>(r)];
     double x = dot(query, read_key(row)) * sharpness;
@@ -155,13 +156,13 @@ Tokens Cache::attend(const Tokens& queries) {
     for (int q = 0; q < o_.query_heads; ++q) {
       const std::vector<Row>& rows_seen = head(q / (o_.query_heads / o_.kv_heads));
       const Vector query = rotate(queries[static_cast<std::size_t>(i)][static_cast<std::size_t>(q)], position, o_);
-      const std::vector<double> p = softmax(query, q, visible);
+      std::vector<double> p = softmax(query, q, visible);
       Vector mixed(static_cast<std::size_t>(o_.values()), 0.0);
       for (int r = first_seen(visible); r < visible; ++r)
         for (std::size_t d = 0; d < mixed.size(); ++d)
           mixed[d] += p[static_cast<std::size_t>(r)] * rows_seen[static_cast<std::size_t>(r)].value[d];
-      out.back().push_back(mixed);
-      probabilities_[static_cast<std::size_t>(q)].push_back(p);
+      out.back().push_back(std::move(mixed));
+      probabilities_[static_cast<std::size_t>(q)].push_back(std::move(p));
     }
   }
   return out;
