@@ -57,8 +57,10 @@ class Block {
   template <class F>
   void phase(F&& f) {
     for (std::size_t left = order_.size(); left > 1; --left) {
-      random_ ^= random_ << 13, random_ ^= random_ >> 17,
-          random_ ^= random_ << 5;  // Marsaglia's; <random> is slow here
+      // Marsaglia's: <random> is slow where little is optimised.
+      random_ ^= random_ << 13;
+      random_ ^= random_ >> 17;
+      random_ ^= random_ << 5;
       std::swap(order_[left - 1], order_[std::uint64_t{random_} * left >> 32]);
     }
     for (const int t : order_) f(t);
