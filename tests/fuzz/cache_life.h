@@ -6,21 +6,21 @@
 #include <array>
 #include <numeric>
 
+#include "buzz/buzz_cache.h"
 #include "policy_life.h"
-#include "typed.h"
 
 namespace fuzz {
 
-template <class T, class P>
+template <class T>
 class CacheLife {
  public:
-  using Cache = typed::Cache<T, P>;
+  using Cache = buzz::BuzzCache<T>;
 
   CacheLife(Bytes& in, Kind kind)
       : in_(in),
         c_(draw(in, kind)),
         shape_(draw_shape(in, &c_)),
-        cache_(shape_, oracle::library_options<P>(c_), draw_rope(in, shape_.head_dim), draw_attention(in)),
+        cache_(shape_, oracle::library_policy(c_), draw_rope(in, shape_.head_dim), draw_attention(in)),
         now_(c_, shape_.max_rollback),
         parked_(cache_.fork()),
         then_(now_) {
@@ -52,6 +52,8 @@ class CacheLife {
     bool finite = true;       // all that came in so far
   };
 
+  bool observes() const { return c_.oracle.score == oracle::Score::attention; }
+
   static buzz::Shape draw_shape(Bytes& in, Config* c) {
     buzz::Shape s = oracle::library_shape(*c);
     constexpr int dims[] = {1, 2, 4, 6, 8, 19};
@@ -78,7 +80,7 @@ class CacheLife {
     }
     r.positions = buzz::Positions::compact;
     if (how == 5) r.keys = buzz::KeyStorage::raw;
-    if (how == 4 && oracle::library_options<P>(c_).moves_are_few(c_.max_chunk)) r.keys = buzz::KeyStorage::rotated;
+    if (how == 4 && oracle::library_policy(c_).moves_are_few(c_.max_chunk)) r.keys = buzz::KeyStorage::rotated;
     return r;
   }
 
@@ -187,21 +189,21 @@ class CacheLife {
 
   /// Each query gives one unit of attention to each of its group's heads.
   void observe() {
-    const int attended = P::needs_attention ? now_.attended : 0;
+    const int attended = observes() ? now_.attended : 0;
     std::vector<double> before;
     for (int h = 0; h < shape_.kv_heads; ++h) before.push_back(score_sum(h));
     cache_.observe();
     if (attended > 0) noted(attended);
     now_.attended = 0;
     const bool latest = c_.oracle.attention == oracle::AttentionKind::latest && attended > 0;
-    for (int h = 0; h < shape_.kv_heads && P::needs_attention && now_.finite; ++h) {
+    for (int h = 0; h < shape_.kv_heads && observes() && now_.finite; ++h) {
       const double expected = (latest ? 0 : before[static_cast<std::size_t>(h)]) + attended * shape_.group();
       require(std::fabs(score_sum(h) - expected) <= 1e-4 * (1 + expected), "the sum of an observation");
     }
   }
 
   void observe_again(int tokens) {
-    if constexpr (P::needs_attention) {
+    if (observes()) {
       const Floats q = numbers(0, cache_.next_position() - tokens, tokens, shape_.query_heads);
       Floats lse(static_cast<std::size_t>(tokens * shape_.query_heads), 0.25f * static_cast<float>(in_.in(0, 16)));
       if (!lse.empty() && in_.one_in(8)) lse[0] = -std::numeric_limits<float>::infinity();
@@ -235,7 +237,7 @@ class CacheLife {
 
   void evict() {
     const bool evicts = now_.model.should_evict();
-    if (evicts && P::needs_attention && now_.attended > 0) {
+    if (evicts && observes() && now_.attended > 0) {
       refused_rightly(true, "evict", bytes(), [&] { cache_.evict(); });
       observe();
     }
@@ -247,7 +249,8 @@ class CacheLife {
     for (int h = 0; h < shape_.kv_heads && evicts; ++h) choices.push_back(now_.model.choose(h));
     require(cache_.evict() == evicts, "whether it evicted");
     if (!evicts) return;
-    for (int h = 0; h < shape_.kv_heads && P::needs_kv; ++h) adopt(h, &choices[static_cast<std::size_t>(h)]);
+    for (int h = 0; h < shape_.kv_heads && oracle::looks_at_rows(c_.kind); ++h)
+      adopt(h, &choices[static_cast<std::size_t>(h)]);
     now_.model.evict(choices);
     now_.marks.clear();
     now_.attended = 0;
@@ -277,7 +280,7 @@ class CacheLife {
   }
 
   void give() {
-    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
+    if (c_.kind == Kind::given) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       Floats scores;
       for (int i = 0; i < shape_.kv_heads * cache_.rows(); ++i)
@@ -432,12 +435,11 @@ class CacheLife {
     wrong([&] { cache_.attend(v(1, shape_.query_heads, dim), v(1, heads, dim), v(1, heads, dim + 1), out); });
     wrong([&] { cache_.positions(heads); });
     wrong([&] { cache_.scores(-1); });
-    if constexpr (P::needs_attention) {
+    if (observes()) {
       const int tokens = std::min(1, rows);
       wrong([&] { cache_.observe(v(tokens, shape_.query_heads, dim), v(1, tokens + 1, shape_.query_heads)); });
     }
-    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value)
-      wrong([&] { cache_.give(v(1, heads + 1, rows)); });
+    if (c_.kind == Kind::given) wrong([&] { cache_.give(v(1, heads + 1, rows)); });
   }
 
   void reset() {
@@ -468,7 +470,7 @@ class CacheLife {
         require(positions[i] == m.head(h)[static_cast<std::size_t>(i)].position, "position");
       if (now_.finite) compare_values(h, positions);
     }
-    for (int p : m.pins()) require(cache_.policy().pins().contains(p), "a pin");
+    for (int p : m.pins()) require(cache_.evictor().pins().contains(p), "a pin");
   }
 
   /// The first number of a row's value is its token's.

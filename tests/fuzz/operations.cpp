@@ -1,8 +1,6 @@
 // Any sequence of operations on a policy or a cache, beside a model of it (model.h).
 
-#include "buzz.h"
 #include "cache_life.h"
-#include "typed.h"
 
 namespace {
 
@@ -11,44 +9,34 @@ using fuzz::CacheLife;
 using fuzz::Kind;
 using fuzz::PolicyLife;
 
-using UserScores = typed::Policy<typed::UserScores, buzz::Segments>;
-
 void live(int which, Bytes& in) {
+  constexpr Kind policies[] = {Kind::beehive, Kind::heavy_hitter, Kind::streaming,
+                               Kind::full,    Kind::strided,      Kind::given};
   switch (which) {
-    case 0:
-      return PolicyLife<typed::Beehive>(in, Kind::beehive).run();
-    case 1:
-      return PolicyLife<typed::HeavyHitter>(in, Kind::heavy_hitter).run();
-    case 2:
-      return PolicyLife<typed::Streaming>(in, Kind::streaming).run();
-    case 3:
-      return PolicyLife<typed::Full>(in, Kind::full).run();
-    case 4:
-      return PolicyLife<typed::Strided>(in, Kind::strided).run();
-    case 5:
-      return PolicyLife<UserScores>(in, Kind::given).run();
-    case 6:
-      return CacheLife<float, typed::Beehive>(in, Kind::beehive).run();
-    case 7:
-      return CacheLife<Eigen::half, typed::Beehive>(in, Kind::beehive).run();
-    case 8:
-      return CacheLife<Eigen::bfloat16, typed::HeavyHitter>(in, Kind::heavy_hitter).run();
-    case 9:
-      return CacheLife<std::int8_t, typed::Beehive>(in, Kind::beehive).run();
-    case 10:
-      return CacheLife<float, typed::Streaming>(in, Kind::streaming).run();
-    case 11:
-      return CacheLife<std::int8_t, typed::DiverseBeehive>(in, Kind::diverse).run();
-    case 12:
-      return CacheLife<Eigen::half, typed::Full>(in, Kind::full).run();
-    case 13:
-      return CacheLife<Eigen::bfloat16, typed::Strided>(in, Kind::strided).run();
-    case 14:
-      return CacheLife<float, UserScores>(in, Kind::given).run();
-    case 15:
-      return CacheLife<float, typed::KeyDiff>(in, Kind::key_diff).run();
     default:
-      return CacheLife<std::int8_t, typed::KeyValueBeehive>(in, Kind::key_value).run();
+      return PolicyLife(in, policies[which]).run();
+    case 6:
+      return CacheLife<float>(in, Kind::beehive).run();
+    case 7:
+      return CacheLife<Eigen::half>(in, Kind::beehive).run();
+    case 8:
+      return CacheLife<Eigen::bfloat16>(in, Kind::heavy_hitter).run();
+    case 9:
+      return CacheLife<std::int8_t>(in, Kind::beehive).run();
+    case 10:
+      return CacheLife<float>(in, Kind::streaming).run();
+    case 11:
+      return CacheLife<std::int8_t>(in, Kind::diverse).run();
+    case 12:
+      return CacheLife<Eigen::half>(in, Kind::full).run();
+    case 13:
+      return CacheLife<Eigen::bfloat16>(in, Kind::strided).run();
+    case 14:
+      return CacheLife<float>(in, Kind::given).run();
+    case 15:
+      return CacheLife<float>(in, Kind::key_diff).run();
+    case 16:
+      return CacheLife<std::int8_t>(in, Kind::key_value).run();
   }
 }
 

@@ -3,11 +3,13 @@
 // A policy whose K and V somebody else owns, taken through any operations beside the model. Probabilities are quarters,
 // so that float sums are exact: kept rows and scores have to agree at every step.
 
+#include <functional>
 #include <sstream>
+#include <string>
 
+#include "buzz/evictor.h"
 #include "fuzz.h"
 #include "model.h"
-#include "typed.h"
 
 namespace fuzz {
 
@@ -56,14 +58,13 @@ inline Config draw(Bytes& in, Kind kind) {
 
 inline bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-template <class P>
 class PolicyLife {
  public:
   PolicyLife(Bytes& in, Kind kind)
       : in_(in),
         c_(draw(in, kind)),
         max_rollback_(in.in(0, 4)),
-        policy_(oracle::library_options<P>(c_), c_.oracle.kv_heads, c_.max_chunk, max_rollback_),
+        policy_(oracle::library_policy(c_), c_.oracle.kv_heads, c_.max_chunk, max_rollback_),
         model_(c_, max_rollback_),
         parked_{policy_.fork(), model_} {
     require(policy_.capacity() == model_.capacity(), "capacity");
@@ -78,7 +79,7 @@ class PolicyLife {
 
  private:
   struct Parked {
-    P policy;
+    buzz::Evictor policy;
     Model model;
   };
 
@@ -123,7 +124,7 @@ class PolicyLife {
 
   void observe(int queries) {
     queries = std::min(queries, policy_.rows());
-    if constexpr (P::needs_attention) {
+    if (observes()) {
       std::vector<float> flat;
       const std::vector<Slice> slices = probabilities(queries, flat);
       policy_.observe(buzz::view(flat, c_.oracle.query_heads, queries, policy_.rows()));
@@ -166,7 +167,7 @@ class PolicyLife {
 
   void observe_sums(int count) {
     count = std::min(count, policy_.rows());
-    if constexpr (P::needs_attention) {
+    if (observes()) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       std::vector<Slice> slices = no_slices(count);
       std::vector<float> flat;
@@ -181,7 +182,7 @@ class PolicyLife {
   }
 
   void give() {
-    if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
+    if (is_given()) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       std::vector<Slice> slices = no_slices(1);
       std::vector<float> flat;
@@ -237,12 +238,12 @@ class PolicyLife {
   /// Into a fork that has gone elsewhere, and on from there.
   void load() {
     const std::string saved = bytes()();
-    P other = policy_.fork();
+    buzz::Evictor other = policy_.fork();
     if (in_.one_in(2)) other.reset();
     std::istringstream in(saved);
     buzz::Reader reader(in);
     other.reset();
-    P::archive(other, reader);
+    buzz::Evictor::archive(other, reader);
     reader.finish();
     policy_ = std::move(other);
     require(bytes()() == saved, "save, load, save");
@@ -259,12 +260,12 @@ class PolicyLife {
     const int heads = c_.oracle.kv_heads, rows = policy_.rows();
     std::vector<float> some(static_cast<std::size_t>((rows + 1) * (heads + 1) * (rows + 1)));
     const auto wrong = [&](auto&& f) { refused_rightly(true, "a wrong shape", bytes(), f); };
-    if constexpr (P::needs_attention) {
+    if (observes()) {
       wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads, 1, rows + 1)); });
       if (heads > 1) wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads + 1, 1, rows)); });
       wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), 1, heads + 1, rows)); });
       wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), rows + 1, heads, rows)); });
-    } else if constexpr (std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value) {
+    } else if (is_given()) {
       wrong([&] { policy_.give(buzz::View<const float>(some.data(), 1, heads, rows + 1)); });
     }
     wrong([&] { policy_.positions(heads); });
@@ -277,6 +278,7 @@ class PolicyLife {
     require(policy_.regions() == model_.regions(), "regions");
     require(policy_.next_position() == model_.next(), "next_position");
     require(policy_.should_evict() == model_.should_evict(), "whether it should evict");
+    const bool stateful = observes() || is_given();
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
       const auto positions = policy_.positions(h);
       const auto scores = policy_.scores(h);
@@ -291,15 +293,15 @@ class PolicyLife {
     for (int p : model_.pins()) require(policy_.pins().contains(p), "a pin");
   }
 
-  static constexpr bool stateful =
-      P::needs_attention || std::is_same<P, typed::Policy<typed::UserScores, buzz::Segments>>::value;
+  bool observes() const { return c_.oracle.score == oracle::Score::attention; }
+  bool is_given() const { return c_.kind == Kind::given; }
 
   /// All that the policy is.
-  auto bytes() const {
+  std::function<std::string()> bytes() const {
     return [this] {
       std::ostringstream out;
       buzz::Writer writer(out);
-      P::archive(policy_, writer);
+      buzz::Evictor::archive(policy_, writer);
       writer.finish();
       return out.str();
     };
@@ -308,7 +310,7 @@ class PolicyLife {
   Bytes& in_;
   Config c_;
   int max_rollback_;
-  P policy_;
+  buzz::Evictor policy_;
   Model model_;
   Parked parked_;
 };
