@@ -40,12 +40,9 @@ Vector mean_of(const std::vector<Vector>& all, std::size_t dim) {
 
 /// The mean of a vector turned to each of some positions.
 Vector turned(const Vector& x, const std::vector<double>& positions, const Turning& turning) {
-  Vector mean(x.size(), 0.0);
-  for (double p : positions) {
-    const Vector at = turning.to(x, p);
-    for (std::size_t d = 0; d < at.size(); ++d) mean[d] += at[d] / static_cast<double>(positions.size());
-  }
-  return mean;
+  std::vector<Vector> all;
+  for (double p : positions) all.push_back(turning.to(x, p));
+  return mean_of(all, x.size());
 }
 
 /// The lengths of the pairs, and of the elements that are in none.
@@ -130,26 +127,6 @@ std::vector<double> diversity(const std::vector<Row>& head, int begin, int end, 
   return result;
 }
 
-std::vector<double> leverage(const std::vector<Vector>& rows, double ridge) {
-  std::vector<Vector> x;
-  std::vector<std::size_t> of;
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    if (!all_finite(rows[r])) continue;
-    x.push_back(rows[r]);
-    of.push_back(r);
-  }
-  const std::size_t dim = rows.empty() ? 0 : rows[0].size();
-  const Vector mean = mean_of(x, dim);
-  double squares = 0;
-  for (Vector& row : x)
-    for (std::size_t d = 0; d < dim; ++d) squares += std::pow(row[d] -= mean[d], 2);
-  const double lambda = ridge * squares / static_cast<double>(dim);
-  std::vector<double> result(rows.size(), std::nan(""));
-  const std::vector<double> hats = lambda == 0 ? std::vector<double>(x.size(), 0.0) : hat(x, lambda);
-  for (std::size_t i = 0; i < x.size(); ++i) result[of[i]] = hats[i];
-  return result;
-}
-
 Vector solved(Matrix a, Vector b) {
   const std::size_t n = b.size();
   for (std::size_t i = 0; i < n; ++i) {
@@ -169,6 +146,26 @@ Vector solved(Matrix a, Vector b) {
     b[i] /= a[i][i];
   }
   return b;
+}
+
+std::vector<double> leverage(const std::vector<Vector>& rows, double ridge) {
+  std::vector<Vector> x;
+  std::vector<std::size_t> of;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    if (!all_finite(rows[r])) continue;
+    x.push_back(rows[r]);
+    of.push_back(r);
+  }
+  const std::size_t dim = rows.empty() ? 0 : rows[0].size();
+  const Vector mean = mean_of(x, dim);
+  double squares = 0;
+  for (Vector& row : x)
+    for (std::size_t d = 0; d < dim; ++d) squares += std::pow(row[d] -= mean[d], 2);
+  const double lambda = ridge * squares / static_cast<double>(dim);
+  std::vector<double> result(rows.size(), std::nan(""));
+  const std::vector<double> hats = lambda == 0 ? std::vector<double>(x.size(), 0.0) : hat(x, lambda);
+  for (std::size_t i = 0; i < x.size(); ++i) result[of[i]] = hats[i];
+  return result;
 }
 
 std::vector<double> lagging(const std::vector<Vector>& rows, int begin, int lag) {
