@@ -52,8 +52,6 @@ class CacheLife {
     bool finite = true;       // all that came in so far
   };
 
-  bool observes() const { return c_.oracle.score == oracle::Score::attention; }
-
   static buzz::Shape draw_shape(Bytes& in, Config* c) {
     buzz::Shape s = oracle::library_shape(*c);
     constexpr int dims[] = {1, 2, 4, 6, 8, 19};
@@ -189,21 +187,21 @@ class CacheLife {
 
   /// Each query gives one unit of attention to each of its group's heads.
   void observe() {
-    const int attended = observes() ? now_.attended : 0;
+    const int attended = observes(c_) ? now_.attended : 0;
     std::vector<double> before;
     for (int h = 0; h < shape_.kv_heads; ++h) before.push_back(score_sum(h));
     cache_.observe();
     if (attended > 0) noted(attended);
     now_.attended = 0;
     const bool latest = c_.oracle.attention == oracle::AttentionKind::latest && attended > 0;
-    for (int h = 0; h < shape_.kv_heads && observes() && now_.finite; ++h) {
+    for (int h = 0; h < shape_.kv_heads && observes(c_) && now_.finite; ++h) {
       const double expected = (latest ? 0 : before[static_cast<std::size_t>(h)]) + attended * shape_.group();
       require(std::fabs(score_sum(h) - expected) <= 1e-4 * (1 + expected), "the sum of an observation");
     }
   }
 
   void observe_again(int tokens) {
-    if (observes()) {
+    if (observes(c_)) {
       const Floats q = numbers(0, cache_.next_position() - tokens, tokens, shape_.query_heads);
       Floats lse(static_cast<std::size_t>(tokens * shape_.query_heads), 0.25f * static_cast<float>(in_.in(0, 16)));
       if (!lse.empty() && in_.one_in(8)) lse[0] = -std::numeric_limits<float>::infinity();
@@ -237,7 +235,7 @@ class CacheLife {
 
   void evict() {
     const bool evicts = now_.model.should_evict();
-    if (evicts && observes() && now_.attended > 0) {
+    if (evicts && observes(c_) && now_.attended > 0) {
       refused_rightly(true, "evict", bytes(), [&] { cache_.evict(); });
       observe();
     }
@@ -280,7 +278,7 @@ class CacheLife {
   }
 
   void give() {
-    if (c_.kind == Kind::given) {
+    if (is_given(c_)) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       Floats scores;
       for (int i = 0; i < shape_.kv_heads * cache_.rows(); ++i)
@@ -435,11 +433,11 @@ class CacheLife {
     wrong([&] { cache_.attend(v(1, shape_.query_heads, dim), v(1, heads, dim), v(1, heads, dim + 1), out); });
     wrong([&] { cache_.positions(heads); });
     wrong([&] { cache_.scores(-1); });
-    if (observes()) {
+    if (observes(c_)) {
       const int tokens = std::min(1, rows);
       wrong([&] { cache_.observe(v(tokens, shape_.query_heads, dim), v(1, tokens + 1, shape_.query_heads)); });
     }
-    if (c_.kind == Kind::given) wrong([&] { cache_.give(v(1, heads + 1, rows)); });
+    if (is_given(c_)) wrong([&] { cache_.give(v(1, heads + 1, rows)); });
   }
 
   void reset() {

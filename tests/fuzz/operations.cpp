@@ -12,9 +12,8 @@ using fuzz::PolicyLife;
 void live(int which, Bytes& in) {
   constexpr Kind policies[] = {Kind::beehive, Kind::heavy_hitter, Kind::streaming,
                                Kind::full,    Kind::strided,      Kind::given};
+  if (which < 6) return PolicyLife(in, policies[which]).run();
   switch (which) {
-    default:
-      return PolicyLife(in, policies[which]).run();
     case 6:
       return CacheLife<float>(in, Kind::beehive).run();
     case 7:
@@ -35,7 +34,7 @@ void live(int which, Bytes& in) {
       return CacheLife<float>(in, Kind::given).run();
     case 15:
       return CacheLife<float>(in, Kind::key_diff).run();
-    case 16:
+    default:
       return CacheLife<std::int8_t>(in, Kind::key_value).run();
   }
 }

@@ -58,6 +58,10 @@ inline Config draw(Bytes& in, Kind kind) {
 
 inline bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
+/// What a policy's scores are made of: attention, or the user's own.
+inline bool observes(const Config& c) { return c.oracle.score == oracle::Score::attention; }
+inline bool is_given(const Config& c) { return c.kind == Kind::given; }
+
 class PolicyLife {
  public:
   PolicyLife(Bytes& in, Kind kind)
@@ -124,7 +128,7 @@ class PolicyLife {
 
   void observe(int queries) {
     queries = std::min(queries, policy_.rows());
-    if (observes()) {
+    if (observes(c_)) {
       std::vector<float> flat;
       const std::vector<Slice> slices = probabilities(queries, flat);
       policy_.observe(buzz::view(flat, c_.oracle.query_heads, queries, policy_.rows()));
@@ -167,7 +171,7 @@ class PolicyLife {
 
   void observe_sums(int count) {
     count = std::min(count, policy_.rows());
-    if (observes()) {
+    if (observes(c_)) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       std::vector<Slice> slices = no_slices(count);
       std::vector<float> flat;
@@ -182,7 +186,7 @@ class PolicyLife {
   }
 
   void give() {
-    if (is_given()) {
+    if (is_given(c_)) {
       oracle::Random random(static_cast<std::uint64_t>(in_.word()));
       std::vector<Slice> slices = no_slices(1);
       std::vector<float> flat;
@@ -260,12 +264,12 @@ class PolicyLife {
     const int heads = c_.oracle.kv_heads, rows = policy_.rows();
     std::vector<float> some(static_cast<std::size_t>((rows + 1) * (heads + 1) * (rows + 1)));
     const auto wrong = [&](auto&& f) { refused_rightly(true, "a wrong shape", bytes(), f); };
-    if (observes()) {
+    if (observes(c_)) {
       wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads, 1, rows + 1)); });
       if (heads > 1) wrong([&] { policy_.observe(buzz::View<const float>(some.data(), heads + 1, 1, rows)); });
       wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), 1, heads + 1, rows)); });
       wrong([&] { policy_.observe_sums(buzz::View<const float>(some.data(), rows + 1, heads, rows)); });
-    } else if (is_given()) {
+    } else if (is_given(c_)) {
       wrong([&] { policy_.give(buzz::View<const float>(some.data(), 1, heads, rows + 1)); });
     }
     wrong([&] { policy_.positions(heads); });
@@ -278,7 +282,7 @@ class PolicyLife {
     require(policy_.regions() == model_.regions(), "regions");
     require(policy_.next_position() == model_.next(), "next_position");
     require(policy_.should_evict() == model_.should_evict(), "whether it should evict");
-    const bool stateful = observes() || is_given();
+    const bool stateful = observes(c_) || is_given(c_);
     for (int h = 0; h < c_.oracle.kv_heads; ++h) {
       const auto positions = policy_.positions(h);
       const auto scores = policy_.scores(h);
@@ -292,9 +296,6 @@ class PolicyLife {
     }
     for (int p : model_.pins()) require(policy_.pins().contains(p), "a pin");
   }
-
-  bool observes() const { return c_.oracle.score == oracle::Score::attention; }
-  bool is_given() const { return c_.kind == Kind::given; }
 
   /// All that the policy is.
   std::function<std::string()> bytes() const {
