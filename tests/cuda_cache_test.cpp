@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "buzz/buzz_cache.h"
@@ -868,29 +869,22 @@ TEST(CudaBatch, SplitsAreTheFewestThatKeepTheCardBusy) {
   EXPECT_EQ(buzz::cuda::splits_for(1LL << 32, 1, 2147483647), 1);
 }
 
-/// A launcher whose device holds few blocks of one kernel, and of which there is nothing to ask.
-template <int blocks>
-struct Small : emulated::Launcher {
-  template <class Kernel>
-  static int most_at_once() {
-    return blocks;
-  }
-};
-
 TEST(CudaBatch, AsksTheDeviceWhatItHoldsAtOnce) {
-  const auto bytes = [](auto launcher, int splits, int sequences = 1, int query_heads = 6) {
+  const auto bytes = [](int at_once, int splits, int sequences = 1, int query_heads = 6) {
     buzz::cuda::Batch batch;
     batch.splits = splits;
     batch.sequences = sequences;
     const buzz::Policy policy = buzz::policy("full:capacity=6400");
-    using Cache = buzz::cuda::BasicCache<float, decltype(launcher)>;
-    return Cache::bytes({query_heads, 2, 64}, batch, policy).workspace;
+    const int usual = std::exchange(emulated::Launcher::at_once, at_once);
+    const std::size_t result = emulated::Twin<float>::Cache::bytes({query_heads, 2, 64}, batch, policy).workspace;
+    emulated::Launcher::at_once = usual;
+    return result;
   };
-  EXPECT_EQ(bytes(Small<8>(), 0), bytes(Small<8>(), 4));
-  EXPECT_EQ(bytes(Small<100>(), 0), bytes(Small<100>(), 43));
-  EXPECT_EQ(bytes(Small<8>(), 0, 2), bytes(Small<8>(), 2, 2)) << "twice the blocks";
-  EXPECT_EQ(bytes(Small<8>(), 0, 1, 24), bytes(Small<8>(), 2, 1, 24)) << "12 query heads take two blocks";
-  EXPECT_EQ(bytes(Small<0>(), 0), bytes(Small<512>(), 0)) << "as usual where there is no device";
+  EXPECT_EQ(bytes(8, 0), bytes(8, 4));
+  EXPECT_EQ(bytes(100, 0), bytes(100, 43));
+  EXPECT_EQ(bytes(8, 0, 2), bytes(8, 2, 2)) << "twice the blocks";
+  EXPECT_EQ(bytes(8, 0, 1, 24), bytes(8, 2, 1, 24)) << "12 query heads take two blocks";
+  EXPECT_EQ(bytes(0, 0), bytes(512, 0)) << "as usual where there is no device";
 }
 
 TEST(CudaBatch, SplitsRowsForAllOfTheCard) {
