@@ -1,7 +1,7 @@
 # buzz_tests(GROUP KIND SUBJECT...): the executable GROUP_tests of the files SUBJECT_test.cpp, and in ctest each of its
 # tests by the name SUBJECT.Suite.Name. Several files are compiled as one, each in a namespace of its own, after the
 # headers that any of them includes; what cannot be in a namespace or has an #if is compiled by itself.
-set(BUZZ_TEST_UNIT 20 CACHE STRING "Files of tests that are compiled as one")
+set(BUZZ_TEST_UNIT 40 CACHE STRING "Files of tests that are compiled as one")
 
 function(buzz_tests group kind)
   set(sources "")

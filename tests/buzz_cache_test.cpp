@@ -513,19 +513,3 @@ TEST(BuzzCacheWithKeyDiversity, KeepsTheKeysThatAreUnlikeTheOthers) {
 }
 
 }  // namespace
-
-// Every stored type with every policy compiles, whole.
-#define BUZZ_TEST_ALL_TYPES(...)                         \
-  template class typed::Cache<float, __VA_ARGS__>;       \
-  template class typed::Cache<Eigen::half, __VA_ARGS__>; \
-  template class typed::Cache<Eigen::bfloat16, __VA_ARGS__>
-BUZZ_TEST_ALL_TYPES(typed::Beehive);
-BUZZ_TEST_ALL_TYPES(typed::HeavyHitter);
-BUZZ_TEST_ALL_TYPES(typed::Streaming);
-BUZZ_TEST_ALL_TYPES(typed::Full);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::Segments>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::KeyDiversity, buzz::TopK>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::UserScores, buzz::Segments>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::UserScores, buzz::TopK>);
-BUZZ_TEST_ALL_TYPES(typed::Policy<typed::NoScore, buzz::Segments>);
-#undef BUZZ_TEST_ALL_TYPES

@@ -8,6 +8,7 @@
 
 #include "buzz/buzz_cache.h"
 #include "buzz/policy_list.h"
+#include "call.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
 
@@ -63,7 +64,7 @@ Draw of(buzz::Policy (*make)(const Options&)) {
   };
 }
 
-std::string said(const std::function<void()>& f) {
+std::string said(Call f) {
   try {
     f();
   } catch (const buzz::InvalidArgument& e) {
@@ -644,7 +645,7 @@ TEST(CudaCache, ResetMakesARerunBitEqual) {
 
 TEST(CudaCache, RefusesTheAttentionOptionsThatTheHostRefusesInTheSameWords) {
   const buzz::Shape shape{2, 1, 64};
-  const auto refused_as_host = [&](const std::function<void(buzz::cuda::AttentionOptions&)>& set) {
+  const auto refused_as_host = [&](CallWith<buzz::cuda::AttentionOptions&> set) {
     buzz::cuda::AttentionOptions attention;
     set(attention);
     const std::string host = said([&] { buzz::BuzzCache<float>(shape, buzz::beehive(), {}, attention); });

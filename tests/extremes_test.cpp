@@ -1,6 +1,8 @@
 // Extreme values of every option: each is refused by its name, or is honoured. What plainly takes more memory than
 // there is may end in std::bad_alloc, which here comes at 64 MiB, so that no machine has to find them.
 
+#include "extremes.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,7 +15,6 @@
 
 #include "buzz.h"
 #include "buzz/rope_scaling.h"
-#include "cuda_twin.h"
 #include "typed.h"
 
 namespace {
@@ -35,29 +36,10 @@ BUZZ_NOINLINE void operator delete(void* p, std::size_t) noexcept { std::free(p)
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
-constexpr float kTiny = std::numeric_limits<float>::denorm_min();
-
-constexpr int kInts[] = {std::numeric_limits<int>::min(), -1, 0, 1, 2, 99, (1 << 16) + 1, 1 << 30,
-                         std::numeric_limits<int>::max()};
-const double kReals[] = {kNan, kInf,   -kInf,   -1,    -0.0, 0,
-                         1,    5e-324, -5e-324, 1e-45, 3e38, std::numeric_limits<double>::max()};
-
-/// What became of f(): "works", "memory", or the field that was refused.
-std::string fate(const std::function<void()>& f) {
-  try {
-    f();
-    return "works";
-  } catch (const std::bad_alloc&) {
-    return "memory";
-  } catch (const buzz::Error& e) {
-    EXPECT_NE(std::string(e.what()).find("buzz: " + e.field() + " = "), std::string::npos) << e.what();
-    return e.field();
-  }
-}
+using namespace extremes;
 
 /// f() works, or is refused by a name that has `field` in it; sizes may need more memory than there is.
-void tolerates(const std::function<void()>& f, const std::string& field, const std::string& value, bool size) {
+void tolerates(Call f, const std::string& field, const std::string& value, bool size) {
   const std::string became = fate(f);
   const bool fits = became == "works" || became.find(field) != std::string::npos || (size && became == "memory");
   EXPECT_TRUE(fits) << field << " = " << value << ": " << became;
@@ -267,7 +249,7 @@ TEST(Extremes, OfProductsOfSizes) {
 }
 
 TEST(Extremes, OfRopes) {
-  const auto with = [](const std::function<void(buzz::Rope&)>& set) {
+  const auto with = [](CallWith<buzz::Rope&> set) {
     buzz::Rope rope;
     set(rope);
     typed::Cache<float> cache(shape(), typed::Options::for_rows(24, 4), rope);
@@ -303,7 +285,7 @@ TEST(Extremes, OfRopes) {
 }
 
 TEST(Extremes, OfAttention) {
-  const auto with = [](const std::function<void(buzz::AttentionOptions&)>& set) {
+  const auto with = [](CallWith<buzz::AttentionOptions&> set) {
     buzz::AttentionOptions a;
     set(a);
     typed::Cache<float> cache(shape(), typed::Options::for_rows(24, 4), {}, a);
@@ -457,79 +439,6 @@ TEST(Extremes, OfProbabilitiesThatAreNotSeen) {
   const std::vector<float> sums = {1, -5, 0.5f, 0.5f};  // the first query does not see the second row
   p.observe(buzz::View<const float>(sums.data(), 1, 2, 2));
   EXPECT_EQ(p.scores(0)[1], 0.5);
-}
-
-TEST(Extremes, OfProbabilitiesOnTheDevice) {
-  using Twin = emulated::Twin<float>;
-  Twin twin(buzz::Shape{2, 1, 64}, {}, buzz::beehive());
-  const std::vector<float> zeros(64);
-  const auto row = buzz::cuda::dense(zeros.data(), 1, 1, 64);
-  for (const double bad : {kNan, kInf, -kInf, -1.0, 3e38}) {
-    ASSERT_EQ(twin.cache.reset(1), 0);
-    ASSERT_EQ(twin.cache.append(row, row, {1, 0, 1}, 1), 0);
-    const std::vector<float> p = {static_cast<float>(bad), static_cast<float>(bad)};
-    ASSERT_EQ(twin.cache.observe(buzz::cuda::dense(p.data(), 2, 1, 1), 1), 0);
-    EXPECT_EQ(twin.score(0, 0, 0), 0) << bad << " adds nothing";
-  }
-}
-
-TEST(Extremes, OfSizesOnTheDevice) {
-  using Cache = emulated::Twin<float>::Cache;
-  int buzz::Shape::*const fields[] = {&buzz::Shape::query_heads, &buzz::Shape::kv_heads,     &buzz::Shape::head_dim,
-                                      &buzz::Shape::max_chunk,   &buzz::Shape::max_rollback, &buzz::Shape::value_dim};
-  int buzz::cuda::Batch::*const batches[] = {&buzz::cuda::Batch::sequences, &buzz::cuda::Batch::kept_logits,
-                                             &buzz::cuda::Batch::splits};
-  const char* const names[] = {"query_heads", "kv_heads",  "head_dim",    "max_chunk", "max_rollback",
-                               "value_dim",   "sequences", "kept_logits", "splits"};
-  for (int i = 0; i < 9; ++i)
-    for (const int value : kInts) {
-      buzz::Shape s{8, 2, 64, 4};
-      buzz::cuda::Batch batch;
-      if (i < 6)
-        s.*fields[i] = value;
-      else
-        batch.*batches[i - 6] = value;
-      if (i == 1) s.query_heads = value;
-      const std::string became = fate([&] { Cache::bytes(s, batch, buzz::beehive()); });
-      EXPECT_TRUE(became == "works" || became.find(names[i]) != std::string::npos ||
-                  (i == 1 && became == "query_heads"))
-          << names[i] << " = " << value << ": " << became;
-    }
-  buzz::BeehiveOptions o;
-  o.window = 1 << 29;
-  buzz::cuda::Batch batch;
-  batch.sequences = 65535;
-  EXPECT_EQ(fate([&] {
-              Cache::bytes(buzz::Shape{65535, 65535, 256}, batch, buzz::beehive(o));
-            }),
-            "sequences * kv_heads * capacity * head_dim");
-}
-
-TEST(Extremes, OfNamesOnTheDevice) {
-  const auto made = [](auto options, const auto& policy, const auto& set) {
-    set(options);
-    return fate([&] { emulated::Twin<float>::Cache::bytes(buzz::Shape{2, 1, 64}, {}, policy(options)); });
-  };
-  using namespace buzz;
-  EXPECT_EQ(made(BeehiveOptions(), beehive, [](auto& o) { o.attention = static_cast<AttentionKind>(99); }),
-            "attention");
-  EXPECT_EQ(made(BeehiveOptions(), beehive, [](auto& o) { o.hive = static_cast<HiveRule>(99); }), "hive");
-  EXPECT_EQ(made(BeehiveOptions(), beehive, [](auto& o) { o.passes = static_cast<Passes>(-1); }), "passes");
-  EXPECT_EQ(made(KeyDiffOptions(), key_diff, [](auto& o) { o.unlike = static_cast<Unlike>(99); }), "unlike");
-  EXPECT_EQ(made(KeyOutliersOptions(), key_outliers, [](auto& o) { o.mean_over = static_cast<MeanOver>(99); }),
-            "mean_over");
-}
-
-TEST(Extremes, OfStreamsOnTheDevice) {
-  // Compact positions have no last one, but a token's index has.
-  buzz::Shape s{1, 1, 64, 1 << 20};
-  buzz::Rope rope;
-  rope.base = 10000;
-  rope.positions = buzz::Positions::compact;
-  emulated::Twin<float>::Cache cache(s, {}, buzz::beehive(), rope, nullptr, nullptr);
-  int calls = 0;
-  while (calls < 3000 && cache.replayed({1 << 20, 0, 1}) == 0) ++calls;
-  EXPECT_EQ(calls, 2047) << "as many as positions below 2^31 - 1 allow";
 }
 
 TEST(Extremes, OfSavedScores) {

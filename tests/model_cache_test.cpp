@@ -150,7 +150,3 @@ TEST(ModelCache, RefusesOneBadLayer) {
 }
 
 }  // namespace
-
-template class typed::Model<float>;
-template class typed::Model<Eigen::half, typed::Streaming>;
-template class typed::Model<Eigen::bfloat16, typed::Full>;

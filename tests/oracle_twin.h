@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "call.h"
 #include "oracle_compare.h"
 #include "oracle_life.h"
 
@@ -19,8 +20,8 @@ void with_every_kind(F&& f) {
 }
 
 /// The field that f() is refused for; an error of another family goes on to fail the test.
-template <class Family = buzz::Error, class F>
-std::string refused(F&& f) {
+template <class Family = buzz::Error>
+std::string refused(Call f) {
   try {
     f();
   } catch (const Family& e) {

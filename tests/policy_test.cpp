@@ -287,27 +287,3 @@ TEST(Options, HoldWhatIsHonouredAndNothingElse) {
 }
 
 }  // namespace
-
-// Every pair of score and select compiles, whole.
-template class typed::Policy<typed::AttentionSum, buzz::Segments>;
-template class typed::Policy<typed::AttentionSum, buzz::TopK>;
-template class typed::Policy<typed::AttentionSum, buzz::KeepNone>;
-template class typed::Policy<typed::AttentionSum, buzz::KeepAll>;
-template class typed::Policy<typed::KeyDiversity, buzz::Segments>;
-template class typed::Policy<typed::KeyDiversity, buzz::TopK>;
-template class typed::Policy<typed::ValueNorm, buzz::Segments>;
-template class typed::Policy<typed::RecentAttention, buzz::Segments>;
-template class typed::Policy<typed::RecentAttention, buzz::TopKOfPrefix>;
-template class typed::Policy<typed::Sum<typed::KeyDiversity, typed::ValueNorm>, buzz::Segments>;
-template class typed::Policy<typed::Sum<typed::AttentionSum, typed::ValueNorm>, buzz::TopK>;
-template class typed::Policy<typed::Sum<typed::KeyDiversity, typed::RecentAttention>, buzz::Segments>;
-template class typed::Policy<typed::Sum<typed::Sum<typed::KeyDiversity, typed::ValueNorm>, typed::AttentionSum>,
-                             buzz::Segments>;
-template class typed::Policy<typed::Shared<typed::Sum<typed::AttentionSum, typed::ValueNorm>>, buzz::Segments>;
-template class typed::Policy<typed::Shared<typed::NewestAttention>, buzz::TopKOfAll>;
-template class typed::Policy<typed::UserScores, buzz::Segments>;
-template class typed::Policy<typed::UserScores, buzz::TopK>;
-template class typed::Policy<typed::NoScore, buzz::Segments>;
-template class typed::Policy<typed::NoScore, buzz::TopK>;
-template class typed::Policy<typed::NoScore, buzz::KeepNone>;
-template class typed::Policy<typed::NoScore, buzz::KeepAll>;

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "buzz/error.h"
+#include "call.h"
 
 namespace model {
 
 /// The text of the error that the call throws; fails where it throws none.
-template <class Call>
-std::string refused(Call&& call) {
+inline std::string refused(Call call) {
   try {
     call();
   } catch (const buzz::Error& error) {
@@ -20,6 +20,19 @@ std::string refused(Call&& call) {
   }
   ADD_FAILURE() << "nothing was refused";
   return "";
+}
+
+/// Is the call refused with exactly this text, or with one that holds it?
+inline testing::AssertionResult refuses(Call call, const std::string& text) {
+  const std::string its = refused(call);
+  return (its == text ? testing::AssertionSuccess() : testing::AssertionFailure() << "not \"" << text << "\" but \"")
+         << its << "\"";
+}
+inline testing::AssertionResult refuses_with(Call call, const std::string& part) {
+  const std::string its = refused(call);
+  return (its.find(part) != its.npos ? testing::AssertionSuccess()
+                                     : testing::AssertionFailure() << "no \"" << part << "\" in \"")
+         << its << "\"";
 }
 
 /// What f() makes of a file; one that is refused with an error of another family than FileError fails the test.
@@ -39,9 +52,7 @@ auto from_file(F&& f) {
 
 /// The call is refused, with exactly this text after "buzz: ".
 #define EXPECT_REFUSED(text, ...) \
-  EXPECT_EQ(std::string("buzz: ") + (text), model::refused([&] { (void)(__VA_ARGS__); }))
+  EXPECT_TRUE(model::refuses([&] { (void)(__VA_ARGS__); }, std::string("buzz: ") + (text)))
 
 /// The call is refused, and the text holds this.
-#define EXPECT_REFUSED_WITH(part, ...)                                                  \
-  EXPECT_NE(std::string::npos, model::refused([&] { (void)(__VA_ARGS__); }).find(part)) \
-      << model::refused([&] { (void)(__VA_ARGS__); })
+#define EXPECT_REFUSED_WITH(part, ...) EXPECT_TRUE(model::refuses_with([&] { (void)(__VA_ARGS__); }, part))
