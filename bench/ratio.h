@@ -89,7 +89,7 @@ inline double quantile(std::vector<double> values, double share) {
   return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
 }
 
-/// Seconds that a ratio's rounds may take, if they are 8 at least.
+/// Seconds that a ratio's rounds may take, if they are 8 at least; 0: one round.
 inline double most_seconds = 2;
 
 /// scale * a / b, from `rounds` times two pairs that stand beside each other in time, fewer where they take too long. a
@@ -99,7 +99,8 @@ inline Ratio compare(std::string name, Goal goal, const Side& a, const Side& b, 
   a(), b();  // warms up, and finds repeated()'s number of calls
   std::vector<double> ratios;
   double spent = 0;
-  for (int i = 0; i < rounds && (i < 8 || spent < most_seconds); ++i) {
+  const int least = most_seconds > 0 ? 8 : 1;
+  for (int i = 0; i < rounds && (i < least || spent < most_seconds); ++i) {
     double of_a = 0, of_b = 0;
     spent += seconds([&] {
       of_a += a();

@@ -9,6 +9,7 @@
 
 #include "buzz/buzz_cache.h"
 #include "buzz/policies.h"
+#include "sanitizers.h"
 
 namespace {
 
@@ -409,10 +410,14 @@ bool is_refused(const Small<buzz::Segments>& o) {
 
 TEST(SmallOptions, OfBeehivesKeepEveryPromise) {
   Lives<buzz::Segments> lives;
+  int i = 0;
   with_segments([&](const auto& o) {
-    if (!is_refused(o)) with_protected(o, [&](const auto& each) { lives.all(each); });
+    if (!is_refused(o))
+      with_protected(o, [&](const auto& each) {
+        if (i++ % sanitized::stride == 0) lives.all(each);
+      });
   });
-  EXPECT_GT(lives.lives(), 300000);
+  EXPECT_GT(lives.lives(), 300000 / sanitized::stride);
   EXPECT_GE(lives.most_moves(), 8);
 }
 

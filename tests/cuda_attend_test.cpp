@@ -7,6 +7,7 @@
 #include "cuda_attention.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
+#include "sanitizers.h"
 
 namespace {
 
@@ -142,35 +143,35 @@ void expect_oracles_attention(std::uint64_t seed, double tolerance, bool modifie
 }
 
 TEST(CudaAttend, FloatsAreTheOracles) {
-  for (std::uint64_t seed = 0; seed < emulated::draws(40); ++seed) {
+  for (std::uint64_t seed = 0; seed < sanitized::draws(40); ++seed) {
     expect_oracles_attention<float>(seed, 1e-5);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, ModifiedLogitsAreTheOracles) {
-  for (std::uint64_t seed = 300; seed < 300 + emulated::draws(40); ++seed) {
+  for (std::uint64_t seed = 300; seed < 300 + sanitized::draws(40); ++seed) {
     expect_oracles_attention<float>(seed, 1e-5, true);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, ModifiedLogitsOfHalvesAreTheOracles) {
-  for (std::uint64_t seed = 400; seed < 400 + emulated::draws(10); ++seed) {
+  for (std::uint64_t seed = 400; seed < 400 + sanitized::draws(10); ++seed) {
     expect_oracles_attention<Eigen::half>(seed, 1e-3, true);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, HalvesAreTheOracles) {
-  for (std::uint64_t seed = 100; seed < 100 + emulated::draws(20); ++seed) {
+  for (std::uint64_t seed = 100; seed < 100 + sanitized::draws(20); ++seed) {
     expect_oracles_attention<Eigen::half>(seed, 1e-3);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
 }
 
 TEST(CudaAttend, Bfloat16IsTheOracles) {
-  for (std::uint64_t seed = 200; seed < 200 + emulated::draws(5); ++seed) {
+  for (std::uint64_t seed = 200; seed < 200 + sanitized::draws(5); ++seed) {
     expect_oracles_attention<Eigen::bfloat16>(seed, 8e-3);
     ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
   }
@@ -227,7 +228,7 @@ template <class T>
 void expect_definitions(std::uint64_t seed, double tolerance) {
   Random random(seed);
   const int most = sizeof(T) == 2 ? 150 : 100;
-  for (int rows = 1; rows <= most; rows += emulated::stride) {
+  for (int rows = 1; rows <= most; rows += sanitized::stride) {
     emulated::CallSizes s;
     s.rows = rows;
     s.tokens = std::min(rows, random.of({1, 1, 2, 9}));
@@ -248,7 +249,7 @@ void expect_definitions(std::uint64_t seed, double tolerance) {
 template <class T>
 void expect_definitions_of_many(std::uint64_t seed, double tolerance) {
   Random random(seed);
-  for (unsigned i = 0; i < emulated::draws(40); ++i) {
+  for (unsigned i = 0; i < sanitized::draws(40); ++i) {
     emulated::CallSizes s;
     s.group = random.in(1, 16);
     s.tokens = 63 / s.group + random.in(1, 20);

@@ -11,6 +11,7 @@
 #include "call.h"
 #include "cuda_twin.h"
 #include "oracle_config.h"
+#include "sanitizers.h"
 
 namespace {
 
@@ -171,7 +172,7 @@ Ran expect_hosts_cache(std::uint64_t seed, double tolerance, const Draw& draw_po
 template <class T = float>
 void expect_hosts_caches(int runs, const Draw& policy, bool modified = false, double tolerance = 1e-5) {
   int evictions = 0;
-  runs = static_cast<int>(emulated::draws(runs));
+  runs = static_cast<int>(sanitized::draws(runs));
   for (int seed = 0; seed < runs; ++seed) {
     evictions += expect_hosts_cache<T>(static_cast<std::uint64_t>(seed), tolerance, policy, modified).evictions;
     ASSERT_FALSE(testing::Test::HasFailure()) << "seed " << seed;

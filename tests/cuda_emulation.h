@@ -20,21 +20,8 @@
 #include "buzz/cuda/block.cuh"
 #include "cuda_fragments.h"
 #include "fibers.h"
-#include "sanitizers.h"
 
 namespace emulated {
-
-/// How often a test draws of `all` times. AddressSanitizer makes each take ten times as long, and what it looks for is
-/// in every one.
-constexpr unsigned draws(int all) {
-#ifdef BUZZ_TEST_ASAN
-  return static_cast<unsigned>(all + 5) / 6;
-#else
-  return static_cast<unsigned>(all);
-#endif
-}
-/// And of sizes that are tried one after another: prime to all that the kernels take at once.
-constexpr int stride = draws(2) == 2 ? 1 : 7;
 
 /// What the threads of a block have in common: where they wait, if they are fibers, and what they give each other.
 class Team {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "oracle_compare.h"
+#include "sanitizers.h"
 
 namespace {
 
@@ -27,7 +28,7 @@ void for_each_seed(std::uint64_t first, int count, F&& one) {
   }
 }
 
-constexpr int kConfigurations = 250 * oracle::kKinds;  // of each element type
+constexpr int kConfigurations = static_cast<int>(sanitized::draws(250)) * oracle::kKinds;  // of each element type
 
 /// Kept rows, sizes, regions, positions, scores, stored rows and attention output of BuzzCache<T, every policy>.
 void agrees_with_the_oracle(Element element, std::uint64_t first_seed) {
@@ -202,7 +203,7 @@ class Exact {
 };
 
 TEST(Properties, PoliciesAreExactOnExactScores) {
-  const int count = oracle::kKinds * 1000;
+  const int of_each = static_cast<int>(sanitized::draws(1000)), count = oracle::kKinds * of_each;
   int runs = 0, exact = 0, evictions = 0, pins = 0;
   for_each_seed(1, count, [&](std::uint64_t seed) {
     const Config c = oracle::draw(seed);
@@ -220,7 +221,7 @@ TEST(Properties, PoliciesAreExactOnExactScores) {
   });
   if (HasFailure()) return;
   EXPECT_EQ(runs, count);
-  EXPECT_EQ(exact, 8 * 1000);
+  EXPECT_EQ(exact, 8 * of_each);
   EXPECT_GT(evictions, 7 * exact);
   EXPECT_GT(pins, 3 * exact / 8);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace {
 
 using bench::compare;
@@ -40,6 +42,15 @@ TEST(Ratio, OfARoundTheSecondPairBeginsWithTheOtherSide) {
             "abba"
             "abba"
             "abba");
+}
+
+TEST(Ratio, NoSecondsAreOneRound) {
+  const double usual = std::exchange(bench::most_seconds, 0);
+  int calls = 0;
+  compare(
+      "", Goal::none(), [&] { return ++calls; }, [] { return 1; });
+  EXPECT_EQ(calls, 1 + 2) << "to warm up, and in two pairs";
+  bench::most_seconds = usual;
 }
 
 TEST(Ratio, DoesNotDependOnWhichSideFindsItsOwnTraces) {

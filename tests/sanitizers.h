@@ -18,3 +18,20 @@
 #define BUZZ_TEST_MSAN
 #endif
 #endif
+
+namespace sanitized {
+
+/// How often a test draws of `all` times. AddressSanitizer makes each take ten times as long, and what it looks for is
+/// in every one.
+constexpr unsigned draws(int all) {
+#ifdef BUZZ_TEST_ASAN
+  return static_cast<unsigned>(all + 5) / 6;
+#else
+  return static_cast<unsigned>(all);
+#endif
+}
+/// And of sizes that are tried one after another: prime to all that the kernels take at once, and to how many values an
+/// option has.
+constexpr int stride = draws(2) == 2 ? 1 : 11;
+
+}  // namespace sanitized

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "buzz/buzz_cache.h"
-#include "cuda_twin.h"
+#include "buzz/cuda/types.cuh"
 #include "typed.h"
 
 // A number past a stored type's largest becomes that, with its sign: in silence it would be infinite, and every output
@@ -158,21 +158,6 @@ TEST(Saturation, CodesOfTheLargestFloatsReadAsNumbers) {
   EXPECT_LE(out[0], kFloatMost);
   EXPECT_GT(out[0], 0.999f * kFloatMost);
   EXPECT_EQ(out[1], -out[0]);
-}
-
-/// The device's code, on the host.
-template <class T>
-void expect_finite_on_the_device(float x) {
-  const int dim = 64;
-  emulated::Twin<T> twin({1, 1, dim}, {}, buzz::beehive(), eighths());
-  const Values row(dim, x), q(dim, 0.f);
-  for (int token = 0; token < 3; ++token)
-    for (float o : twin.attend(q, row, Values(dim, 1.f), {})) EXPECT_EQ(o, 1);
-  EXPECT_EQ(static_cast<float>(twin.cache.keys(0).row(0, 0, 1)[1]), most<T>());
-}
-TEST(Saturation, OfAKeyRotatedOnTheDevice) {
-  expect_finite_on_the_device<Half>(60000);
-  expect_finite_on_the_device<Brain>(2.4e38f);
 }
 
 TEST(Saturation, OnTheDeviceIsTheHosts) {
