@@ -45,7 +45,8 @@ int main(int argc, char** argv) {
   CLI::App app("Ratios of times, each from pairs run in turn");
   std::string json;
   app.add_option("--json", json, "write the table to this file")->type_name("FILE");
-  app.add_option("--seconds", bench::most_seconds, "that a ratio's rounds may take, if they are 8 at least; 0: one round")
+  app.add_option("--seconds", bench::most_seconds,
+                 "that a ratio's rounds may take, if they are 8 at least; 0: one round")
       ->check(CLI::Range(0., 3600.))
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);

@@ -1,7 +1,8 @@
+#include "buzz/version.h"
+
 #include <cstdio>
 
 #include "buzz/eigen.h"
-#include "buzz/version.h"
 
 #if !__has_include("buzz.h")
 #error "without buzz.h"
