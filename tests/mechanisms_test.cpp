@@ -50,6 +50,7 @@ TEST(Mechanisms, AgreeWithTheOracleInEveryTypeAndPolicy) {
         ADD_FAILURE() << e.what() << "\n" << static_cast<int>(element) << " " << describe(c);
       }
     }
+    if (sanitized::few) continue;
     EXPECT_GT(s.evictions, 6 * static_cast<int>(count));
     EXPECT_LT(s.near_ties * 1000, s.evictions);
   }

@@ -30,8 +30,10 @@ constexpr unsigned draws(int all) {
   return static_cast<unsigned>(all);
 #endif
 }
+/// Then they are few, and how often something came up among them says little.
+constexpr bool few = draws(2) != 2;
 /// And of sizes that are tried one after another: prime to all that the kernels take at once, and to how many values an
 /// option has.
-constexpr int stride = draws(2) == 2 ? 1 : 11;
+constexpr int stride = few ? 11 : 1;
 
 }  // namespace sanitized
