@@ -16,7 +16,7 @@ class AttentionSum final : public Score {
  public:
   /// Of its options.
   explicit AttentionSum(const AttentionSumOptions& o = {}) : o_(o) {}
-  Needs needs() const override { return {true, false, false}; }
+  Needs needs() const override { return needs_of(o_); }
   int queries_apart() const override {
     if (o_.attention == AttentionKind::largest || o_.attention == AttentionKind::decayed)
       return (std::numeric_limits<int>::max)();

@@ -25,11 +25,7 @@ class Calibrated final : public Score {
  public:
   /// Of its options.
   explicit Calibrated(const WeightsOptions& o) : o_(o) {}
-  Needs needs() const override {
-    Needs needs;
-    needs.values = needs.unrotated_keys = true;
-    return needs;
-  }
+  Needs needs() const override { return needs_of(o_); }
   /// Errors: no calibration; a layer that is not said or has no weights; another number of heads.
   void reserve(int kv_heads, int capacity) override {
     if (o_.weights == nullptr) fail("weights", "none", "the model's: see load_calibration()");

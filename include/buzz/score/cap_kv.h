@@ -23,11 +23,7 @@ class CapKv final : public Score {
  public:
   /// Of its options.
   explicit CapKv(const CapOptions& o = {}) : o_(o) {}
-  Needs needs() const override {
-    Needs needs;
-    needs.values = needs.rotated_keys = needs.queries = true;
-    return needs;
-  }
+  Needs needs() const override { return needs_of(o_); }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
     weights_.assign(static_cast<std::size_t>(capacity), 0);

@@ -22,12 +22,7 @@ class ExpectedAttention final : public Score {
  public:
   /// Of its options.
   explicit ExpectedAttention(const ExpectedOptions& o = {}) : o_(o) {}
-  Needs needs() const override {
-    Needs needs;
-    needs.rotated_keys = needs.queries = true;
-    needs.values = o_.times == ExpectedTimes::value;
-    return needs;
-  }
+  Needs needs() const override { return needs_of(o_); }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
     capacity_ = capacity;

@@ -18,7 +18,7 @@ class KeyDiversity final : public Score {
  public:
   /// Of its options.
   explicit KeyDiversity(const DiversityOptions& o = {}) : o_(o) {}
-  Needs needs() const override { return {false, true, false}; }
+  Needs needs() const override { return needs_of(o_); }
   void reserve(int, int capacity) override {
     squares_.assign(static_cast<std::size_t>(capacity), 0);
     sums_.assign(static_cast<std::size_t>(capacity), 0);

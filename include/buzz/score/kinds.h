@@ -5,6 +5,7 @@
 
 #include "buzz/error.h"
 #include "buzz/finite.h"
+#include "buzz/score/needs.h"
 #include "buzz/sizes.h"
 
 namespace buzz {
@@ -28,6 +29,7 @@ inline void check(const AttentionSumOptions& o) {
   if (!is_finite(o.decay) || o.decay <= 0 || o.decay >= 1)
     fail("decay", std::to_string(o.decay), "above 0 and below 1");
 }
+constexpr Needs needs_of(const AttentionSumOptions&) { return {/*attention*/ true}; }  ///< what it has to see
 
 /// How the scores of neighbouring rows become one: their largest, or their sum over `kernel`.
 enum class Pooling { max, average };
@@ -48,8 +50,9 @@ inline void check(const RecentAttentionOptions& o) {
   if (o.kernel % 2 == 0) fail("kernel", o.kernel, "an odd number");
   require_enum("pooling", o.pooling, Pooling::average);
 }
+constexpr Needs needs_of(const RecentAttentionOptions&) { return {/*attention*/ true}; }  ///< what it has to see
 
-/// Scores without options.
+/// Scores without options, and what they have to see.
 /// @{
 struct NoScoreOptions {};
 struct UserScoresOptions {};
@@ -57,6 +60,9 @@ struct ValueNormOptions {};
 inline void check(const NoScoreOptions&) {}     ///< nothing
 inline void check(const UserScoresOptions&) {}  ///< nothing
 inline void check(const ValueNormOptions&) {}   ///< nothing
+constexpr Needs needs_of(const NoScoreOptions&) { return {}; }
+constexpr Needs needs_of(const UserScoresOptions&) { return {}; }
+constexpr Needs needs_of(const ValueNormOptions&) { return {/*attention*/ false, /*keys*/ false, /*values*/ true}; }
 /// @}
 
 /// How a key is unlike the others. cosine: minus its cosine with the mean key. direction: minus its cosine with the
@@ -78,6 +84,8 @@ inline void check(const DiversityOptions& o) {
   require_enum("unlike", o.unlike, Unlike::distance);
   require_enum("mean_over", o.mean_over, MeanOver::middle);
 }
+/// What it has to see.
+constexpr Needs needs_of(const DiversityOptions&) { return {/*attention*/ false, /*keys*/ true}; }
 
 /// Of which rows a leverage is: keys as they came, before any rotation, or values as stored.
 enum class LeverageOf { keys, values };
@@ -94,6 +102,12 @@ inline void check(const RidgeOptions& o) {
   require_enum("of", o.of, LeverageOf::values);
   if (!is_ridge(static_cast<double>(o.ridge))) fail("ridge", std::to_string(o.ridge), "1e-6 to 1e6");
 }
+/// What it has to see.
+constexpr Needs needs_of(const RidgeOptions& o) {
+  Needs needs;
+  (o.of == LeverageOf::keys ? needs.unrotated_keys : needs.values) = true;
+  return needs;
+}
 
 /// Options of the score LagKv.
 struct LagOptions {
@@ -101,6 +115,8 @@ struct LagOptions {
 };
 /// Errors: lag.
 inline void check(const LagOptions& o) { require_at_least("lag", o.lag, 1); }
+/// What it has to see.
+constexpr Needs needs_of(const LagOptions&) { return {/*attention*/ false, /*keys*/ true, /*values*/ true}; }
 
 class Calibration;
 
@@ -123,6 +139,12 @@ inline void check(const WeightsOptions& o) {
   if (!is_power(static_cast<double>(o.power))) fail("power", std::to_string(o.power), "0 to 10");
   if (!is_trail(static_cast<double>(o.trail))) fail("trail", std::to_string(o.trail), "0 to 1000");
 }
+/// What it has to see.
+inline Needs needs_of(const WeightsOptions&) {
+  Needs needs;
+  needs.values = needs.unrotated_keys = true;
+  return needs;
+}
 
 /// Positions ahead that a score looks at, and distances: more are past any model's context.
 constexpr int most_horizon = 1 << 24;
@@ -140,6 +162,13 @@ inline void check(const ExpectedOptions& o) {
   require_range("horizon", o.horizon, 1, most_horizon);
   require_enum("times", o.times, ExpectedTimes::nothing);
 }
+/// What it has to see.
+constexpr Needs needs_of(const ExpectedOptions& o) {
+  Needs needs;
+  needs.rotated_keys = needs.queries = true;
+  needs.values = o.times == ExpectedTimes::value;
+  return needs;
+}
 
 /// Options of the score TriAttention.
 struct TriOptions {
@@ -147,6 +176,12 @@ struct TriOptions {
 };
 /// Errors: reach.
 inline void check(const TriOptions& o) { require_range("reach", o.reach, 1, most_horizon); }
+/// What it has to see.
+constexpr Needs needs_of(const TriOptions&) {
+  Needs needs;
+  needs.rotated_keys = needs.queries = needs.query_lengths = true;
+  return needs;
+}
 
 /// Options of the score CapKv.
 struct CapOptions {
@@ -159,6 +194,12 @@ inline bool is_sharpness(double x) { return is_finite(x) && x >= 0 && x <= 100; 
 inline void check(const CapOptions& o) {
   require_range("horizon", o.horizon, 1, most_horizon);
   if (!is_sharpness(static_cast<double>(o.sharpness))) fail("sharpness", std::to_string(o.sharpness), "0 to 100");
+}
+/// What it has to see.
+constexpr Needs needs_of(const CapOptions&) {
+  Needs needs;
+  needs.values = needs.rotated_keys = needs.queries = true;
+  return needs;
 }
 
 /// Options of the score Faded.

@@ -69,7 +69,7 @@ class LagKv final : public Score {
  public:
   /// Of its options.
   explicit LagKv(const LagOptions& o = {}) : o_(o) {}
-  Needs needs() const override { return {false, true, true}; }
+  Needs needs() const override { return needs_of(o_); }
   void reserve(int, int capacity) override { room_.assign(2 * index((std::min)(o_.lag, capacity)), 0); }
   /// O(rows * (head_dim + value_dim)).
   void importance(const Candidates& c, double* out) override {

@@ -20,11 +20,7 @@ class Leverage final : public Score {
  public:
   /// Of its options.
   explicit Leverage(const RidgeOptions& o = {}) : o_(o) {}
-  Needs needs() const override {
-    Needs needs;
-    (o_.of == LeverageOf::keys ? needs.unrotated_keys : needs.values) = true;
-    return needs;
-  }
+  Needs needs() const override { return needs_of(o_); }
   /// Errors: no dimensions.
   void reserve_dims(int key_dim, int value_dim) override {
     dim_ = o_.of == LeverageOf::keys ? key_dim : value_dim;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "buzz/score/kinds.h"
 #include "buzz/score/score.h"
 
 namespace buzz {
@@ -9,7 +10,7 @@ namespace buzz {
 /// Score: every row is as important as any other, so that a choice falls on the oldest: for policies that go by index.
 class NoScore final : public Score {
  public:
-  Needs needs() const override { return {}; }
+  Needs needs() const override { return needs_of(NoScoreOptions()); }
   void importance(const Candidates& c, double* out) override { std::fill_n(out, c.count, 0.); }
 };
 

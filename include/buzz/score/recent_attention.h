@@ -17,7 +17,7 @@ class RecentAttention final : public Score {
  public:
   /// Of its options.
   explicit RecentAttention(const RecentAttentionOptions& o = {}) : o_(o) {}
-  Needs needs() const override { return {true, false, false}; }
+  Needs needs() const override { return needs_of(o_); }
   int queries_apart() const override { return o_.queries; }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;

@@ -51,19 +51,39 @@ struct ScoreSpec {
 
   /// What it has to see.
   Needs needs() const {
-    Needs needs;
-    needs.attention = kind == ScoreKind::attention_sum || kind == ScoreKind::recent_attention;
-    const bool of_values = leverage.of == LeverageOf::values;
-    needs.keys = kind == ScoreKind::key_diversity || kind == ScoreKind::lag_kv;
-    needs.values = kind == ScoreKind::value_norm || kind == ScoreKind::lag_kv || kind == ScoreKind::calibrated ||
-                   (kind == ScoreKind::leverage && of_values);
-    needs.unrotated_keys = kind == ScoreKind::calibrated || (kind == ScoreKind::leverage && !of_values);
-    const bool expects = kind == ScoreKind::expected_attention;
-    needs.values = needs.values || kind == ScoreKind::cap_kv || (expects && expected.times == ExpectedTimes::value);
-    needs.rotated_keys = needs.queries = expects || kind == ScoreKind::tri_attention || kind == ScoreKind::cap_kv;
-    needs.query_lengths = kind == ScoreKind::tri_attention;
-    for (const ScoreSpec& one : of) needs = needs | one.needs();
-    return kind == ScoreKind::own ? score->needs() : needs;
+    switch (kind) {
+      case ScoreKind::none:
+        return needs_of(NoScoreOptions());
+      case ScoreKind::attention_sum:
+        return needs_of(attention);
+      case ScoreKind::user:
+        return needs_of(UserScoresOptions());
+      case ScoreKind::key_diversity:
+        return needs_of(diversity);
+      case ScoreKind::value_norm:
+        return needs_of(ValueNormOptions());
+      case ScoreKind::recent_attention:
+        return needs_of(recent);
+      case ScoreKind::leverage:
+        return needs_of(leverage);
+      case ScoreKind::lag_kv:
+        return needs_of(lag);
+      case ScoreKind::calibrated:
+        return needs_of(calibrated);
+      case ScoreKind::expected_attention:
+        return needs_of(expected);
+      case ScoreKind::tri_attention:
+        return needs_of(tri);
+      case ScoreKind::cap_kv:
+        return needs_of(cap);
+      case ScoreKind::sum:
+        return of[0].needs() | of[1].needs();
+      case ScoreKind::faded:
+        return of[0].needs();
+      case ScoreKind::own:
+        break;
+    }
+    return score->needs();
   }
   /// The number that names it in saved files; those of 0.1.0 have the same.
   int code() const {

@@ -28,11 +28,7 @@ class TriAttention final : public Score {
   explicit TriAttention(const TriOptions& o = {}) {
     for (int i = 0; i < offsets; ++i) ahead_[i] = std::pow(o.reach, static_cast<double>(i) / (offsets - 1));
   }
-  Needs needs() const override {
-    Needs needs;
-    needs.rotated_keys = needs.queries = needs.query_lengths = true;
-    return needs;
-  }
+  Needs needs() const override { return needs_of(TriOptions()); }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
     capacity_ = capacity;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "buzz/score/kinds.h"
 #include "buzz/score/row_scores.h"
 #include "buzz/score/score.h"
 
@@ -10,7 +11,7 @@ namespace buzz {
 /// Score: what the user says, one number a row. New rows have 0 until they are given one.
 class UserScores final : public Score {
  public:
-  Needs needs() const override { return {}; }
+  Needs needs() const override { return needs_of(UserScoresOptions()); }
   void reserve(int kv_heads, int capacity) override {
     heads_ = kv_heads;
     scores_ = RowScores<double>(kv_heads, capacity);

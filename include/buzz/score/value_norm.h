@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "buzz/score/kinds.h"
 #include "buzz/score/row_sums.h"
 #include "buzz/score/score.h"
 
@@ -12,7 +13,7 @@ namespace buzz {
 /// finite has a norm that is not: NaN loses, infinity wins.
 class ValueNorm final : public Score {
  public:
-  Needs needs() const override { return {false, false, true}; }
+  Needs needs() const override { return needs_of(ValueNormOptions()); }
   /// O(count * head_dim).
   void importance(const Candidates& c, double* out) override {
     std::fill_n(out, c.count, 0.);
