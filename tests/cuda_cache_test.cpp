@@ -359,7 +359,7 @@ TEST(CudaCache, RowsThatAreTakenBackNeverCame) {
   for (const char* policy :
        {"key_outliers:sink=2,window=6,threshold=14,heavy=7", "strided:sink=1,window=7,threshold=12",
         "streaming:sink=3,window=9,threshold=5", "diverse_beehive:sink=1,window=7,threshold=12", "full:capacity=400"})
-    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    for (std::uint64_t seed = 0; seed < sanitized::draws(4); ++seed) {
       expect_rollback_is_the_hosts(policy, seed);
       ASSERT_FALSE(HasFailure()) << policy << ", seed " << seed;
     }

@@ -17,6 +17,7 @@
 
 #include "buzz/policy_list.h"
 #include "oracle.h"
+#include "sanitizers.h"
 #include "typed.h"
 
 namespace {
@@ -407,14 +408,14 @@ void lives(unsigned seed, int* compared, int* ties) {
 
 TEST(ModelSharing, KeepsTheOraclesRowsThroughAnyLife) {
   int compared = 0, ties = 0;
-  for (unsigned seed = 0; seed < 100; ++seed) {
+  for (unsigned seed = 0; seed < sanitized::draws(100); ++seed) {
     lives<float>(seed, &compared, &ties);
     lives<Eigen::half>(1000 + seed, &compared, &ties);
     lives<std::int8_t>(2000 + seed, &compared, &ties);
     if (::testing::Test::HasFailure()) return;
   }
   EXPECT_GT(compared, 10 * ties) << "ties are few, or nothing is tested";
-  EXPECT_GT(compared, 3000);
+  EXPECT_GT(compared, static_cast<int>(sanitized::draws(3000)));
 }
 
 // By hand: user scores, whose rows are easily said.
